@@ -27,8 +27,8 @@ type Controller struct {
 	// peer may. Set it before Serve.
 	Allowed func(conn net.Conn, dpid uint64) error
 
-	// Owner decides of which switches this controller is master, where several share them; nil:
-	// there is no cluster. Set it before a switch connects.
+	// Owner decides which switches this controller is master of, if several share them; nil: there
+	// is no cluster. Set it before a switch connects.
 	Owner Ownership
 
 	log  *slog.Logger

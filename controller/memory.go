@@ -26,7 +26,7 @@ type Insight interface {
 	Joined(port uint32) (dpid uint64, far uint32, ok bool)
 
 	// Activity returns a number that changes whenever the answer to a request for statistics would,
-	// ages apart.
+	// except for durations.
 	Activity() uint64
 }
 
@@ -49,7 +49,8 @@ type Memory struct {
 // the other switches nothing.
 const maxQueue = 4096
 
-// NewMemory prepares a session with a switch, which is then given the session, and passed to Join.
+// NewMemory returns a session for a switch in this process. The caller passes it to the switch,
+// then calls Join.
 func (c *Controller) NewMemory(name string) *Memory { return &Memory{core: newCore(c), name: name} }
 
 // Join announces the switch to the apps, or returns an error that says why it cannot be accepted.

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Ownership decides of which switches this controller is master, where several share them. Its
-// methods are called while an event of the switch is handled, and must not block.
+// Ownership decides which switches this controller is master of, if several share them. Its methods
+// are called while an event of the switch is handled, and must not block.
 type Ownership interface {
 	// Connected is called when a switch has connected. This controller is its standby, and cannot
 	// change it until Become.
@@ -243,8 +243,8 @@ func (c *core) greeted(sw *Switch) {
 	owner.Connected(sw)
 }
 
-// lead tells the apps that this controller has become master of a switch, then delivers the packets
-// held. If it was master before with the same generation, the apps are told nothing.
+// lead notifies the apps that this controller has become master of a switch, then delivers the
+// packets held. If it was master before with the same generation, the apps are not notified.
 func (c *core) lead(sw *Switch, read func() error) error {
 	if !sw.elected {
 		return nil

@@ -21,8 +21,8 @@ const SouthboundWindow = 30 * time.Second
 // would have to be encoded only to be counted.
 func (s *Switch) Southbound() (now Southbound, ok bool) { return s.session.southbound() }
 
-// meter counts the bytes of a connection, per read and write of the socket: against the cost of
-// those, counting cannot be measured.
+// meter counts the bytes of a connection, per read and write of the socket: compared with the cost
+// of those, that of counting is not measurable.
 type meter struct {
 	mu             sync.Mutex
 	received, sent uint64

@@ -122,8 +122,8 @@ func (s *Switch) Do(ctx context.Context, messages ...openflow.Message) error {
 // ErrGone means that the connection to a switch has ended.
 var ErrGone = errors.New("the switch is gone")
 
-// Renew makes the apps start over with the switch, as if it had disconnected and connected again:
-// someone else has changed their entries. Call it while an event of the switch is handled.
+// Renew makes the apps start over with the switch, as if it had disconnected and connected again,
+// because someone else has changed their entries. Call it while an event of the switch is handled.
 func (s *Switch) Renew() { s.stale.Store(true) }
 
 func (s *Switch) insight() Insight {

@@ -40,8 +40,8 @@ func (t ActionType) String() string {
 	return nameOf(actionNames[:], "action ", t)
 }
 
-// Action is one action (section 7.2.5). Beside Type, those fields count that belong to it; the
-// constructors (Output, SetField, …) set them. Actions that mean the same are equal (==).
+// Action is one action (section 7.2.5). Besides Type, only the fields for that type have a meaning;
+// the constructors (Output, SetField, …) set them. Actions that mean the same are equal (==).
 type Action struct {
 	Type         ActionType
 	MaxLen       uint16 // Output to PortController: bytes of the packet to send, see MaxLenNoBuffer
@@ -52,7 +52,7 @@ type Action struct {
 	TTL          uint8  // SetMPLSTTL, SetNwTTL
 	Experimenter uint32 // of an experimenter's
 	Field        OXM    // SetField; without a mask
-	Data         string // of an experimenter's: the bytes after its id, as many as make 8 divide their number
+	Data         string // of an experimenter's: the bytes after its id; their number is a multiple of 8
 }
 
 // Output sends the packet to a port.
@@ -63,10 +63,10 @@ func OutputController(maxLen uint16) Action {
 	return Action{Type: ActionOutput, Port: PortController, MaxLen: maxLen}
 }
 
-// Group gives the packet to a group.
+// Group passes the packet to a group.
 func Group(id uint32) Action { return Action{Type: ActionGroup, Group: id} }
 
-// SetQueue chooses the queue at the port that the packet goes out by.
+// SetQueue selects the queue of the output port.
 func SetQueue(id uint32) Action { return Action{Type: ActionSetQueue, Queue: id} }
 
 // SetField sets a field of the packet.
@@ -108,8 +108,8 @@ func PushPBB(etherType uint16) Action { return Action{Type: ActionPushPBB, Ether
 // PopPBB removes the outermost provider backbone bridging tag.
 func PopPBB() Action { return Action{Type: ActionPopPBB} }
 
-// ExperimenterAction is an action that an experimenter defines. Zeros are added to data until 8
-// divides its length.
+// ExperimenterAction returns an action defined by an experimenter. data is padded with zeros to a
+// multiple of 8 bytes.
 func ExperimenterAction(id uint32, data string) Action {
 	data += "\x00\x00\x00\x00\x00\x00\x00"[:-len(data)&7]
 	return Action{Type: ActionExperimenter, Experimenter: id, Data: data}
@@ -179,7 +179,7 @@ func (d decoder) actions(list []Action, at, end int) ([]Action, error) {
 	return list, nil
 }
 
-// countTLVs returns how many elements with a type and a length there are, as far as lengths go.
+// countTLVs counts the elements with a type and a length, going by their lengths.
 func (d decoder) countTLVs(at, end int) (count int) {
 	for ; end-at >= 4; count++ {
 		at += max(int(get16(d.b, at+2)), 8)
@@ -236,7 +236,7 @@ func (d decoder) setField(a *Action, at, n int) error {
 	return nil
 }
 
-// asActionError gives an error about a match the code that it has in an action.
+// asActionError converts the code of an error about a match field to the one for an action.
 func asActionError(err error) error {
 	var bad *DecodeError
 	if errors.As(err, &bad) {
@@ -252,7 +252,8 @@ func asActionError(err error) error {
 	return err
 }
 
-// oxm is parseOXM for bytes; those of fields that the package knows are not copied.
+// oxm is parseOXM for a byte slice; it copies the bytes only of fields that the package does not
+// know.
 func (d decoder) oxm(tlv []byte) OXM {
 	if f := Field(tlv[2] >> 1); get16(tlv, 0) == uint16(ClassBasic) && f < NumFields {
 		return OXM{Class: ClassBasic, Field: f, Value: valueOf(tlv[4:])}

@@ -47,9 +47,9 @@ func Decode(b []byte) (Message, error) {
 	return m, nil
 }
 
-// DecodeInto decodes the message that b holds into m, which must be of its type: for loops
-// that shall not allocate. The slices in m are written again where they have room. After an
-// error, the content of m is undefined.
+// DecodeInto decodes the message that b holds into m, which must be of its type: for loops that
+// must not allocate. Slices in m are reused if they have capacity. After an error, the content of m
+// is undefined.
 func DecodeInto(b []byte, m Message) error {
 	h, err := checkFrame(b)
 	if err != nil {
@@ -159,8 +159,8 @@ func (d decoder) fail(at int, code ErrorCode, format string, args ...any) error 
 	return &DecodeError{d.typ, ParseHeader(d.b).Xid, at, code, fmt.Sprintf(format, args...)}
 }
 
-// strict says whether the message comes from a controller, which must keep to rules for matches
-// that a switch need not keep to when it reports.
+// strict reports whether the message comes from a controller: its matches must then satisfy rules
+// that do not apply to a switch's reports.
 func (d decoder) strict() bool {
 	return d.typ == TypeFlowMod || d.typ == TypeMultipartRequest
 }
@@ -199,7 +199,7 @@ func (d decoder) tlv(at, end, least int, code ErrorCode) (kind uint16, length in
 	return kind, length, d.within(at, length, end, code)
 }
 
-// view returns a part of the message, which cannot grow over its end; nil when it is empty.
+// view returns a part of the message, whose capacity is limited to it; nil: it is empty.
 func (d decoder) view(from, to int) []byte {
 	if from >= to {
 		return nil
@@ -207,8 +207,7 @@ func (d decoder) view(from, to int) []byte {
 	return d.b[from:to:to]
 }
 
-// text returns the characters of a field of n bytes up to its first zero, which the last one is
-// taken for.
+// text returns a field of n bytes as a string up to the first zero; the last byte counts as zero.
 func (d decoder) text(at, n int) string {
 	field := d.b[at : at+n-1]
 	if end := bytes.IndexByte(field, 0); end >= 0 {
@@ -217,7 +216,8 @@ func (d decoder) text(at, n int) string {
 	return string(field)
 }
 
-// putText writes as much of s as fits into the field beside a final zero, and zeros.
+// putText writes s to a field, truncated to leave room for a final zero, and fills the rest with
+// zeros.
 func putText(field []byte, s string) {
 	n := copy(field[:len(field)-1], s)
 	clear(field[n:])

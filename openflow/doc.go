@@ -38,7 +38,7 @@
 //
 // Match.Covers and Match.Overlaps are what a flow table needs for MODIFY, DELETE and
 // CHECK_OVERLAP. Fields are also what SetField takes. Actions and instructions are values with a
-// Type; functions of the names in the specification make them:
+// Type; functions named as in the specification make them:
 //
 //	openflow.NewFlowMod(openflow.FlowAdd, 100, m, openflow.ApplyActions(
 //		openflow.SetField(openflow.EthDst(mac)), openflow.DecNwTTL(), openflow.Output(3)))
@@ -55,8 +55,9 @@
 //
 // # Speed
 //
-// Encoding does not allocate where the buffer has room. Decode allocates the message, and once
-// for each match and list in it; DecodeInto fills a message again. Data of packets, echoes,
-// errors and experimenters' messages is a part of the buffer that was decoded: whoever writes to
+// Encoding does not allocate if the buffer has room. Decode allocates the message, and once for
+// each match and list in it; DecodeInto reuses a message. Data of packets, echoes, errors and
+// experimenters' messages is a part of the decoded buffer: copy it before you write to that buffer
+// again. A Reader never does.
 // that buffer again must have copied it. A Reader never does.
 package openflow

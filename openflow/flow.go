@@ -45,8 +45,8 @@ const (
 	DefaultPriority uint16 = 0x8000
 )
 
-// FlowMod is FLOW_MOD, which changes flow tables (section 7.3.4.1). NewFlowMod fills in the
-// fields that are seldom another.
+// FlowMod is FLOW_MOD, which changes flow tables (section 7.3.4.1). NewFlowMod sets the fields that
+// are seldom needed to their defaults.
 type FlowMod struct {
 	Xid
 	Cookie       uint64

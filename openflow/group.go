@@ -37,8 +37,8 @@ func (t GroupType) String() string {
 // Bucket is ofp_bucket (section 7.3.4.2).
 type Bucket struct {
 	Weight     uint16 // of GroupTypeSelect
-	WatchPort  uint32 // of GroupTypeFF: whose state is the bucket's, or PortAny
-	WatchGroup uint32 // of GroupTypeFF: whose state is the bucket's, or GroupAny
+	WatchPort  uint32 // of GroupTypeFF: the bucket is live if this port is, or PortAny
+	WatchGroup uint32 // of GroupTypeFF: the bucket is live if this group is, or GroupAny
 	Actions    []Action
 }
 

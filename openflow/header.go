@@ -105,8 +105,8 @@ type Message interface {
 	Transaction() uint32
 	SetTransaction(uint32)
 
-	// AppendTo appends the message as it is on the wire. A message of more than MaxLength
-	// bytes has no encoding: b comes back as it was.
+	// AppendTo appends the encoded message. A message of more than MaxLength bytes cannot be
+	// encoded: b is returned unchanged.
 	AppendTo(b []byte) []byte
 
 	// String describes the message in one line.
@@ -142,7 +142,7 @@ func extend(b []byte, n int) (whole, added []byte) {
 	return b, b[l:]
 }
 
-// pad8 appends zero bytes until what starts at b[at:] has a length that 8 divides.
+// pad8 appends zero bytes until the length of b[at:] is a multiple of 8.
 func pad8(b []byte, at int) []byte {
 	const zeros = "\x00\x00\x00\x00\x00\x00\x00"
 	return append(b, zeros[:-(len(b)-at)&7]...)

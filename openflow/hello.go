@@ -17,10 +17,10 @@ func Versions(versions ...uint8) (set VersionBitmap) {
 	return set
 }
 
-// Has says whether the version is in the set.
+// Has reports whether the version is in the set.
 func (s VersionBitmap) Has(version uint8) bool { return version < 32 && s>>version&1 == 1 }
 
-// Highest returns the highest version of the set, 0 of an empty one.
+// Highest returns the highest version of the set; 0: it is empty.
 func (s VersionBitmap) Highest() uint8 { return uint8(max(bits.Len32(uint32(s))-1, 0)) }
 
 // String lists the versions by the names of their specifications.
@@ -46,7 +46,7 @@ func versionName(v uint8) string {
 type Hello struct {
 	Xid
 	Version  uint8         // of the header: the highest that the sender speaks; 0: Version
-	Versions VersionBitmap // all that the sender speaks, of those below 32; empty: not said
+	Versions VersionBitmap // all versions below 32 that the sender speaks; empty: unknown
 }
 
 const helloVersionBitmap = 1 // OFPHET_VERSIONBITMAP

@@ -25,8 +25,8 @@ func (t InstructionType) String() string {
 	return nameOf(instructionNames, "instruction ", t)
 }
 
-// Instruction is one instruction of a flow entry (section 7.2.4). Beside Type, those fields
-// count that belong to it; the constructors (GotoTable, ApplyActions, …) set them.
+// Instruction is one instruction of a flow entry (section 7.2.4). Besides Type, only the fields for
+// that type have a meaning; the constructors (GotoTable, ApplyActions, …) set them.
 type Instruction struct {
 	Type         InstructionType
 	Table        uint8    // GotoTable
@@ -35,7 +35,7 @@ type Instruction struct {
 	MetadataMask uint64   // WriteMetadata: the bits to write
 	Actions      []Action // WriteActions, ApplyActions
 	Experimenter uint32   // of an experimenter's
-	Data         string   // of an experimenter's: the bytes after its id, as many as make 8 divide their number
+	Data         string   // of an experimenter's: the bytes after its id; their number is a multiple of 8
 }
 
 // GotoTable goes on with another, later table.
@@ -61,11 +61,11 @@ func ApplyActions(actions ...Action) Instruction {
 // ClearActions empties the action set.
 func ClearActions() Instruction { return Instruction{Type: InstructionClearActions} }
 
-// Meter gives the packet to a meter, which may drop it.
+// Meter passes the packet to a meter, which may drop it.
 func Meter(id uint32) Instruction { return Instruction{Type: InstructionMeter, Meter: id} }
 
-// ExperimenterInstruction is an instruction that an experimenter defines. Zeros are added to
-// data until 8 divides its length.
+// ExperimenterInstruction returns an instruction defined by an experimenter. data is padded with
+// zeros to a multiple of 8 bytes.
 func ExperimenterInstruction(id uint32, data string) Instruction {
 	data += "\x00\x00\x00\x00\x00\x00\x00"[:-len(data)&7]
 	return Instruction{Type: InstructionExperimenter, Experimenter: id, Data: data}
@@ -103,7 +103,7 @@ func appendInstructions(b []byte, instructions []Instruction) []byte {
 }
 
 // instructions decodes the instructions from offset at to offset end, and appends them to list,
-// whose elements' slices are written again.
+// reusing the slices in its elements.
 func (d decoder) instructions(list []Instruction, at, end int) ([]Instruction, error) {
 	if list == nil && at < end {
 		list = make([]Instruction, 0, d.countTLVs(at, end))

@@ -6,17 +6,16 @@ import (
 	"slices"
 )
 
-// Match is a set of fields, which packets shall have: ofp_match (section 7.2.3). The zero
-// Match has none and matches every packet.
+// Match is a set of fields that packets must have: ofp_match (section 7.2.3). The zero Match has
+// none and matches every packet.
 //
-// It is a value that does not change, as small as a string, and the same set is the same
-// value: two matches that mean the same are equal (==), and a Match is a good key of a map. To be
-// so, its fields are in the order of their numbers, masks of all ones are left out, and fields
-// with masks of zeros too (section 7.2.3.5 makes them the same).
+// It is an immutable value of the size of a string. Two matches that mean the same are equal (==),
+// so a Match can be the key of a map. For this, its fields are sorted by number, masks of all ones
+// are left out, and so are fields with masks of zeros (section 7.2.3.5 makes them equivalent).
 type Match struct{ oxm string } // OXM TLVs, as on the wire
 
-// NewMatch returns the match of the fields. Of fields that come twice the last counts.
-// Prerequisites are the caller's to give, see MissingPrerequisite.
+// NewMatch returns the match of the fields. If a field is given twice, the last one counts. The
+// caller must include prerequisites, see MissingPrerequisite.
 func NewMatch(fields ...OXM) Match {
 	if !inOrder(fields) {
 		fields = slices.Clone(fields)
@@ -71,8 +70,8 @@ func (m Match) Get(f Field) (OXM, bool) {
 	return parseOXM(m.oxm[from:to]), true
 }
 
-// InPort returns the ingress port, where the match has it: of a PACKET_IN it is where the
-// packet came in.
+// InPort returns the ingress port, if the match has it. In a PACKET_IN it is the port on which the
+// packet arrived.
 func (m Match) InPort() (port uint32, ok bool) {
 	const header = "\x80\x00\x00\x04" // the field is the first of all
 	if len(m.oxm) < 8 || m.oxm[:4] != header {
@@ -102,9 +101,9 @@ func (m Match) Len() (n int) {
 	return n
 }
 
-// Covers says whether every packet that other matches, m matches too: so does a flow entry fall
-// to a DELETE or MODIFY that is not strict (section 6.4). Of fields of other classes than
-// ClassBasic, only equal ones cover each other.
+// Covers reports whether m matches every packet that other matches. This decides whether a
+// non-strict DELETE or MODIFY applies to an entry (section 6.4). Fields of classes other than
+// ClassBasic cover only equal ones.
 func (m Match) Covers(other Match) bool {
 	for o := range m.All() {
 		from, to := other.find(orderOf(&o))
@@ -126,8 +125,8 @@ func (m Match) Covers(other Match) bool {
 	return true
 }
 
-// Overlaps says whether a packet can match both (section 6.4, CHECK_OVERLAP). Of fields of
-// other classes than ClassBasic, masked ones are taken to overlap.
+// Overlaps reports whether a packet can match both (section 6.4, CHECK_OVERLAP). Masked fields of
+// classes other than ClassBasic count as overlapping.
 func (m Match) Overlaps(other Match) bool {
 	for o := range m.All() {
 		from, to := other.find(orderOf(&o))
@@ -148,7 +147,8 @@ func (m Match) Overlaps(other Match) bool {
 	return true
 }
 
-// find returns where the field of that order is in m.oxm or, from == to, where it would be.
+// find returns the position of the field with that order in m.oxm, or if from == to, where it would
+// be.
 func (m Match) find(order uint64) (from, to int) {
 	for at := 0; at < len(m.oxm); {
 		n := 4 + int(m.oxm[at+3])
@@ -197,7 +197,7 @@ func (d decoder) match(at, end int) (m Match, next int, err error) {
 	return m, next, err
 }
 
-// checkOXMs checks the TLVs from offset at to end, and says whether they are as Match has them.
+// checkOXMs checks the TLVs from offset at to end, and reports whether they are in canonical form.
 func (d decoder) checkOXMs(at, end int) (canonical bool, err error) {
 	canonical = true
 	strict := d.strict()
@@ -226,8 +226,7 @@ func (d decoder) checkOXMs(at, end int) (canonical bool, err error) {
 	return canonical, nil
 }
 
-// sortOXMs makes a match of TLVs that checkOXMs has checked and that are in another order, or
-// have masks that need not be.
+// sortOXMs makes a match of TLVs that checkOXMs has checked and that are not in canonical form.
 func (d decoder) sortOXMs(at, end int) (Match, error) {
 	seen := make(map[uint64]bool)
 	var fields []OXM

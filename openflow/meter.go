@@ -64,7 +64,7 @@ type MeterBand struct {
 	Burst        uint32 // kbit or packets
 	PrecLevel    uint8  // BandDSCPRemark: how many drop precedences to add
 	Experimenter uint32 // BandExperimenter
-	Data         string // BandExperimenter: the bytes after the id, as many as make 8 divide their number
+	Data         string // BandExperimenter: the bytes after the id; their number is a multiple of 8
 }
 
 const bandLen = 16

@@ -82,7 +82,7 @@ func appendList(b []byte, l list) []byte {
 	return b
 }
 
-// NoBody is the body of a request that has none but its type.
+// NoBody is the body of a request that has only a type.
 type NoBody MultipartType
 
 // MultipartType returns the type.
@@ -127,9 +127,9 @@ func (m *MultipartReply) AppendTo(b []byte) []byte {
 	return finish(m.Body.appendTo(b), at)
 }
 
-// AppendParts appends as many messages as the reply needs; all but the last have MultipartMore
-// set, and the last has the reply's flags. A list is split between its elements. When one
-// element is longer than MaxLength, b comes back as it was.
+// AppendParts appends as many messages as the reply needs; all but the last have MultipartMore set,
+// and the last has the reply's flags. A list is split between its elements. If an element is longer
+// than MaxLength, b is returned unchanged.
 func (m *MultipartReply) AppendParts(b []byte) []byte {
 	l, ok := m.Body.(list)
 	if !ok {
@@ -206,7 +206,7 @@ func (d decoder) multipartRequest(t MultipartType) (MultipartBody, error) {
 	return nil, d.fail(8, BadRequestBadMultipart, "%v is not defined in OpenFlow 1.3", t)
 }
 
-// numberedRequest is a request that consists of a number, or of two.
+// numberedRequest is a request body of one or two numbers.
 func numberedRequest(t MultipartType, first, second uint32) MultipartBody {
 	switch t {
 	case MultipartPortStats:

@@ -10,8 +10,8 @@ var portNames = map[uint32]string{
 	PortController: "CONTROLLER", PortLocal: "LOCAL", PortAny: "ANY",
 }
 
-// PortName returns the name of a port number that has a meaning of its own, as ovs-ofctl writes
-// it (LOCAL, CONTROLLER), and the number of another.
+// PortName returns the name of a reserved port as ovs-ofctl writes it (LOCAL, CONTROLLER), or else
+// its number.
 func PortName(port uint32) string {
 	if name, ok := portNames[port]; ok {
 		return name
@@ -19,8 +19,8 @@ func PortName(port uint32) string {
 	return fmt.Sprint(port)
 }
 
-// flagNames lists the names of the bits of a set, which stand in the order of the bits, and the
-// rest as a number; "0" where none is set.
+// flagNames lists the names of the bits in set, given in the order of bits, and bits without a name
+// as a number; "0": none is set.
 func flagNames(set uint32, names ...string) string {
 	var list []string
 	for bit, name := range names {

@@ -2,8 +2,7 @@ package openflow
 
 import "encoding/binary"
 
-// Nicira is the experimenter of the actions that Open vSwitch has beside those of the
-// specification.
+// Nicira is the experimenter id of Open vSwitch's extensions.
 const Nicira = 0x00002320
 
 const (
@@ -21,7 +20,7 @@ func CheckPacketLarger(bytes uint16, bit uint8) Action {
 	return ExperimenterAction(Nicira, string(binary.BigEndian.AppendUint32(b, metadataHeader)))
 }
 
-// AsCheckPacketLarger returns what CheckPacketLarger was called with, if the action is such a one.
+// AsCheckPacketLarger returns the arguments of CheckPacketLarger, if the action is from it.
 func (a *Action) AsCheckPacketLarger() (bytes uint16, bit uint8, is bool) {
 	if a.Type != ActionExperimenter || a.Experimenter != Nicira || len(a.Data) < 16 {
 		return 0, 0, false

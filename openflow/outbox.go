@@ -12,40 +12,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Outbox sends messages over a connection by a goroutine of its own, which runs Run. So nobody
-// waits for a peer that does not read: what is sent to it waits, in its order, up to a limit of who
-// sends. The connection ends with ErrNotReading where that is exceeded, or where the peer takes
-// nothing for WriteTime.
+// An Outbox queues messages for a connection, and sends them from a goroutine of its own, which
+// must call Run. So senders never wait for a peer that does not read. If the queue exceeds a
+// sender's limit, or the peer accepts nothing for WriteTime, the connection ends with
+// ErrNotReading. An Outbox is safe for concurrent use.
 type Outbox struct {
-	Sent func(n int) // told how many bytes the connection has taken, if it is set before the first are added
+	Sent func(n int) // called with the number of bytes that the connection has accepted; to be set before the first Add
 
 	conn net.Conn
-	raw  syscall.RawConn // nil: it is no socket
+	raw  syscall.RawConn // nil: not a socket
 
-	mu      sync.Mutex // of what follows
-	work    sync.Cond  // for Run
-	drained sync.Cond  // for Wait
+	mu      sync.Mutex // guards what follows
+	work    sync.Cond  // wakes Run
+	drained sync.Cond  // wakes Wait
 	buf     []byte
 	spare   []byte
-	counted int  // of the bytes in buf those that have a limit
-	writing bool // Run is
-	held    bool // what is added waits for Release, but for great amounts
+	counted int  // bytes in buf that were added with a limit
+	writing bool // Run is writing
+	held    bool // small amounts wait for Release
 	until   time.Time
 	closed  bool
 	err     error
 }
 
-// WriteTime is how long a peer may take nothing of what is sent to it; drainTime how long after
-// Close.
+// WriteTime is how long a peer may accept no data; drainTime is the same after Close.
 const (
 	WriteTime = 10 * time.Second
 	drainTime = time.Second
 )
 
-// ErrNotReading is that the other end of a connection does not take what is sent to it.
+// ErrNotReading means that the peer does not read what is sent to it.
 var ErrNotReading = errors.New("the peer does not read")
 
-// NewOutbox returns an Outbox for a connection, which it closes in the end.
+// NewOutbox returns an Outbox for a connection, which Run closes in the end.
 func NewOutbox(conn net.Conn) *Outbox {
 	o := &Outbox{conn: conn}
 	o.work.L, o.drained.L = &o.mu, &o.mu
@@ -55,8 +54,8 @@ func NewOutbox(conn net.Conn) *Outbox {
 	return o
 }
 
-// Add adds a message, of a multipart reply all its parts; it never waits for the peer. most is how
-// many bytes that were added with such a limit may wait (0: there is none). The error is that the
+// Add queues a message, or all parts of a multipart reply; it never waits for the peer. most limits
+// the queued bytes of messages added with a limit; 0: this one has none. An error means that the
 // connection has ended, or that the message is too long.
 func (o *Outbox) Add(m Message, most int) error {
 	o.mu.Lock()
@@ -84,14 +83,14 @@ func (o *Outbox) Add(m Message, most int) error {
 	return nil
 }
 
-// Hold keeps what is added until Release, so that it goes out together.
+// Hold delays sending until Release, so that messages are sent together.
 func (o *Outbox) Hold() {
 	o.mu.Lock()
 	o.held = true
 	o.mu.Unlock()
 }
 
-// Release lets go what waits. The error is that the connection has ended.
+// Release sends what is queued. An error means that the connection has ended.
 func (o *Outbox) Release() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,7 +104,7 @@ func (o *Outbox) Release() error {
 	return o.err
 }
 
-// direct writes as much as the socket takes at once, which is all but seldom: it saves waking Run.
+// direct writes as much as the socket accepts at once, usually everything, which saves waking Run.
 // mu must be held.
 func (o *Outbox) direct() {
 	if o.raw == nil || o.writing || o.closed || o.err != nil {
@@ -126,15 +125,15 @@ func (o *Outbox) told(n int) {
 	}
 }
 
-// Waiting is how many bytes wait, without what is being written.
+// Waiting returns the number of queued bytes, without those being written.
 func (o *Outbox) Waiting() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.buf)
 }
 
-// Wait waits until no more than that many bytes wait, or the connection has ended, and returns how
-// long it took.
+// Wait waits until at most room bytes are queued, or the connection has ended, and returns how long
+// that took.
 func (o *Outbox) Wait(room int) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,7 +144,7 @@ func (o *Outbox) Wait(room int) time.Duration {
 	return time.Since(start)
 }
 
-// Close lets Run send what waits, for a second at most, and end.
+// Close makes Run send what is queued, for at most a second, and then end.
 func (o *Outbox) Close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,14 +157,14 @@ func (o *Outbox) Close() {
 	o.drained.Broadcast()
 }
 
-// Err is why nothing can be sent any more; nil: it can, or it has all been sent.
+// Err returns why nothing can be sent any more; nil: it can, or everything was sent before Close.
 func (o *Outbox) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// Run sends until Close, or until the connection fails, and closes it.
+// Run sends messages until Close is called or the connection fails, and then closes the connection.
 func (o *Outbox) Run() {
 	defer o.conn.Close()
 	for out := o.take(); out != nil; out = o.take() {
@@ -185,13 +184,13 @@ func (o *Outbox) Run() {
 		o.mu.Lock()
 		o.writing = false
 		if o.spare = out[:0]; cap(out) > 4*chunkLen {
-			o.spare = nil // a great amount was the exception
+			o.spare = nil // do not keep an unusually large buffer
 		}
 		o.mu.Unlock()
 	}
 }
 
-// take waits for something to send and returns it; nil: there will be nothing.
+// take waits for data to send and returns it; nil: there will be none.
 func (o *Outbox) take() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,7 +209,7 @@ func (o *Outbox) take() []byte {
 	return out
 }
 
-// deadline says until when a part is to be taken. The error is why it need not be sent.
+// deadline sets the deadline for the next write. An error means that there is nothing left to do.
 func (o *Outbox) deadline() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -220,7 +219,7 @@ func (o *Outbox) deadline() error {
 	return o.err
 }
 
-// end takes down why something could not be sent.
+// end records a failed write.
 func (o *Outbox) end(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -232,7 +231,7 @@ func (o *Outbox) end(err error) {
 	}
 }
 
-// fail ends the connection without waiting for anything; Run closes it. mu must be held.
+// fail ends the connection without waiting; Run closes it. mu must be held.
 func (o *Outbox) fail(err error) error {
 	o.err, o.buf, o.spare = err, nil, nil
 	_ = o.conn.SetWriteDeadline(time.Unix(1, 0))

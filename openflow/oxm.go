@@ -65,9 +65,9 @@ const (
 	NumFields // how many there are
 )
 
-// fields holds what the specification's table of fields says (section 7.2.3.7), but that ports of
-// TCP and UDP may have a mask, as those of Open vSwitch may. A number of bits that 8 does not
-// divide stands in the low bits of its bytes.
+// fields is the specification's table of fields (section 7.2.3.7), except that TCP and UDP ports
+// may have masks, as in Open vSwitch. A value whose width is not a multiple of 8 bits is in the low
+// bits of its bytes.
 var fields = [NumFields]struct {
 	name     string // in lower case, as ovs-ofctl writes it
 	bits     uint8
@@ -133,7 +133,7 @@ func (f Field) Bits() int {
 	return 0
 }
 
-// Maskable says whether a match may have a mask for the field.
+// Maskable reports whether the field may have a mask in a match.
 func (f Field) Maskable() bool { return f < NumFields && fields[f].maskable }
 
 // exact returns the mask of all the field's bits.
@@ -174,14 +174,14 @@ func (v Value) Or(w Value) Value { return Value{v.Hi | w.Hi, v.Lo | w.Lo} }
 // AndNot returns the bits set in v and not in w.
 func (v Value) AndNot(w Value) Value { return Value{v.Hi &^ w.Hi, v.Lo &^ w.Lo} }
 
-// Xor returns the bits set in one of both.
+// Xor returns the bits set in exactly one of both.
 func (v Value) Xor(w Value) Value { return Value{v.Hi ^ w.Hi, v.Lo ^ w.Lo} }
 
-// IsZero says whether no bit is set.
+// IsZero reports whether no bit is set.
 func (v Value) IsZero() bool { return v.Hi|v.Lo == 0 }
 
-// prefixLen returns the length of the prefix that v is the mask of in a field of n bits; false
-// where it is not a prefix's mask.
+// prefixLen returns the length of the prefix that v masks in a field of n bits; false: v is not a
+// prefix's mask.
 func (v Value) prefixLen(n int) (int, bool) {
 	length := bits.OnesCount64(v.Hi) + bits.OnesCount64(v.Lo)
 	return length, ones(n).AndNot(ones(n-length)) == v

@@ -13,8 +13,8 @@ import (
 //
 //	table=1,priority=100,tcp,in_port=2,nw_dst=10.0.0.0/8,tp_dst=80,actions=dec_ttl,output:3
 //
-// The command is FlowAdd, the priority DefaultPriority where none is given. Fields and actions of
-// experimenters cannot be written. The error tells all problems, each with its column.
+// The command is FlowAdd, the default priority DefaultPriority. Fields and actions of experimenters
+// are not supported. The error lists all problems, each with its column.
 func ParseFlow(s string) (*FlowMod, error) {
 	p := parser{flow: NewFlowMod(FlowAdd, DefaultPriority, Match{})}
 	before, actions, found := cutActions(s)
@@ -72,12 +72,12 @@ type named struct {
 
 func (p *parser) err() error { return errors.Join(p.problems...) }
 
-// fail notes a problem at a column, counted from 0 here and from 1 in the message.
+// fail records a problem at a column, counted from 0 here and from 1 in the message.
 func (p *parser) fail(column int, format string, args ...any) {
 	p.problems = append(p.problems, fmt.Errorf("column %d: %s", column+1, fmt.Sprintf(format, args...)))
 }
 
-// words calls f with the parts of s between commas and spaces that no parenthesis encloses.
+// words calls f with the parts of s between commas and spaces outside of parentheses.
 func words(s string, column int, f func(word string, column int)) {
 	from, depth := 0, 0
 	for i := 0; i <= len(s); i++ {
@@ -110,7 +110,7 @@ func (p *parser) fields(s string, column int) {
 	})
 }
 
-// property reads what is not of the match; false where name is none of that.
+// property parses a part that does not belong to the match; false: name is none.
 func (p *parser) property(name, value string, column int) bool {
 	m := p.flow
 	switch name {

@@ -123,7 +123,7 @@ func (p *parser) instruction(name, argument string, column int) (Instruction, bo
 	return Instruction{}, false
 }
 
-// action reads an action; false where it is none, which is noted.
+// action parses an action; false: it is none, which is recorded as a problem.
 func (p *parser) action(name, argument string, column int) (Action, bool) {
 	switch name {
 	case "output":
@@ -199,7 +199,7 @@ func (p *parser) checkLarger(argument string, column int) (Action, bool) {
 	return CheckPacketLarger(uint16(p.number(bytes, 16, column, nil)), uint8(n)), true
 }
 
-// setField reads value->field. A name that stands for several fields is told by the match.
+// setField parses value->field. If a name stands for several fields, the match decides.
 func (p *parser) setField(argument string, column int) (Action, bool) {
 	value, name, found := strings.Cut(argument, "->")
 	if !found {
@@ -224,8 +224,8 @@ func (p *parser) setField(argument string, column int) (Action, bool) {
 	return SetField(o), true
 }
 
-// fieldToSet returns the one of several fields that a name stands for in set_field: by the
-// protocol of the match, else the one that is written so there.
+// fieldToSet returns the field that a name stands for in set_field: the one for the protocol of the
+// match, or else the one that is written so.
 func (p *parser) fieldToSet(name string, candidates []Field) (Field, bool) {
 	if len(candidates) == 1 {
 		return candidates[0], true

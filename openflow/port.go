@@ -85,12 +85,12 @@ type Port struct {
 	CurrentSpeed, MaxSpeed               uint32 // kbit/s
 }
 
-// Works says whether packets can leave by the port: it is neither switched off nor without a link
-// (section 5.6.1 calls that live, of fast failover).
+// Works reports whether packets can leave by the port: it is enabled and its link is up (called
+// live in section 5.6.1, on fast failover).
 func (m *Port) Works() bool { return m.Config&PortConfigDown == 0 && m.State&PortStateLinkDown == 0 }
 
-// SetSpeed makes a rate in kbit/s the port's current and its highest, and the feature that stands
-// for it current; other rates have none but PortFeatureOther.
+// SetSpeed sets the current and the maximum speed, in kbit/s, and the current feature: that of the
+// speed, or PortFeatureOther.
 func (m *Port) SetSpeed(speed uint32) {
 	m.CurrentSpeed, m.MaxSpeed, m.Current = speed, speed, PortFeatureOther
 	if f, ok := speeds[speed]; ok {
@@ -186,7 +186,7 @@ func (m *PortStatus) String() string { return fmt.Sprintf("PORT_STATUS %v %v", m
 type PortMod struct {
 	Xid
 	Port      uint32
-	HWAddr    MAC          // of the port, to be sure that it is the one meant
+	HWAddr    MAC          // must be the port's address
 	Config    PortConfig   // bits to set
 	Mask      PortConfig   // bits to change
 	Advertise PortFeatures // none: as they are

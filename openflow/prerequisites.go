@@ -1,6 +1,6 @@
 package openflow
 
-// condition is a set of facts about a packet that fields need for being there.
+// condition is a set of facts about a packet that determine which fields it has.
 type condition uint32
 
 const (

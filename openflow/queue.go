@@ -39,7 +39,7 @@ type QueueProperty struct {
 	Type         QueuePropertyType
 	Rate         uint16 // QueueMinRate, QueueMaxRate: tenths of a percent; above 1000: none
 	Experimenter uint32 // QueueExperimenter
-	Data         string // QueueExperimenter: as many bytes as make 8 divide their number
+	Data         string // QueueExperimenter: the number of bytes is a multiple of 8
 }
 
 // Type returns TypeQueueGetConfigRequest.

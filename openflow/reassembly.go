@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// A Reassembler joins the parts of multipart messages (section 7.3.5): one for the replies
-// that come by one connection, or for the requests. The zero Reassembler is ready, with limits
-// that keep a peer from filling the memory.
+// A Reassembler joins the parts of multipart messages (section 7.3.5): either the replies or the
+// requests of one connection. The zero Reassembler is ready to use, with limits that keep a peer
+// from exhausting memory.
 type Reassembler struct {
 	MaxPending int // incomplete messages at a time; 0 means 256
 	MaxParts   int // of one message; 0 means 65,536
-	// Of all incomplete messages as they came; 0 means 64 MiB. What is decoded of them takes some
-	// times as much.
+	// Of all incomplete messages, as received; 0 means 64 MiB. Decoded, they take several times as
+	// much.
 	MaxBytes int
 
 	pending map[Xid]*partial
 	bytes   int
-	room    []byte // to see how long parts are
+	room    []byte // buffer to measure parts
 }
 
 type partial struct {
@@ -28,16 +28,16 @@ type partial struct {
 	bytes int
 }
 
-// IsPart says whether a message, as it came, is a part of a multipart message after which more
-// come.
+// IsPart reports whether a message, as received, is a part of a multipart message that more parts
+// follow.
 func IsPart(b []byte) bool {
 	t := ParseHeader(b).Type
 	return (t == TypeMultipartReply || t == TypeMultipartRequest) && len(b) >= 12 &&
 		MultipartFlags(get16(b, 10))&MultipartMore != 0
 }
 
-// Reply takes a part, and returns the whole reply when it was the last one, else nil. The error
-// is a *DecodeError with the code to answer; what had come of that reply is dropped.
+// Reply takes a part, and returns the whole reply if it was the last one, otherwise nil. An error
+// is a *DecodeError with the code to answer; the parts received so far are then dropped.
 func (r *Reassembler) Reply(m *MultipartReply) (*MultipartReply, error) {
 	body, err := r.add(m, m.Xid, m.Flags, m.Body)
 	if body == nil {
@@ -46,7 +46,7 @@ func (r *Reassembler) Reply(m *MultipartReply) (*MultipartReply, error) {
 	return &MultipartReply{m.Xid, m.Flags, body}, nil
 }
 
-// Request takes a part, and returns the whole request when it was the last one, else nil.
+// Request takes a part, and returns the whole request if it was the last one, otherwise nil.
 func (r *Reassembler) Request(m *MultipartRequest) (*MultipartRequest, error) {
 	body, err := r.add(m, m.Xid, m.Flags, m.Body)
 	if body == nil {
@@ -55,7 +55,7 @@ func (r *Reassembler) Request(m *MultipartRequest) (*MultipartRequest, error) {
 	return &MultipartRequest{m.Xid, m.Flags, body}, nil
 }
 
-// Forget drops what has come of a message: of a request that nobody waits for any more.
+// Forget drops the parts of a message, for example of a reply that nobody waits for any more.
 func (r *Reassembler) Forget(x Xid) {
 	if p := r.pending[x]; p != nil {
 		r.bytes -= p.bytes
@@ -63,7 +63,7 @@ func (r *Reassembler) Forget(x Xid) {
 	}
 }
 
-// Keep forgets all messages but those for which wanted is true.
+// Keep drops the parts of all messages except those for which wanted is true.
 func (r *Reassembler) Keep(wanted func(Xid) bool) {
 	for x := range r.pending {
 		if !wanted(x) {

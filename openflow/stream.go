@@ -9,9 +9,8 @@ import (
 // stream with little traffic begins with leastChunk, so that thousands of them are cheap.
 const chunkLen, leastChunk = 64 << 10, 2 << 10
 
-// A Reader splits a stream into messages. The messages are cut out of chunks of up to 64 KB that
-// are not used a second time: a message may be kept as long as one likes, and keeps its chunk
-// from being freed.
+// A Reader splits a stream into messages. Messages are slices of chunks of up to 64 KB, which are
+// not reused: a message may be kept, and keeps its chunk from being freed.
 type Reader struct {
 	r        io.Reader
 	limit    int
@@ -29,9 +28,9 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: r, limit: limit, size: leastChunk}
 }
 
-// Next returns the bytes of the next message, without a look at more than its header. After an
-// error the stream cannot be read on: its own, io.EOF at an end between two messages,
-// io.ErrUnexpectedEOF at an end within one, or a *DecodeError for an impossible length.
+// Next returns the bytes of the next message; it examines only the header. After an error the
+// stream cannot be read any further: the stream's own error, io.EOF between two messages,
+// io.ErrUnexpectedEOF within one, or a *DecodeError for an impossible length.
 func (r *Reader) Next() ([]byte, error) {
 	if err := r.fill(HeaderLen); err != nil {
 		return nil, err
@@ -50,9 +49,9 @@ func (r *Reader) Next() ([]byte, error) {
 	return message, nil
 }
 
-// Read reads and decodes the next message. After a *DecodeError of a message of a possible
-// length the next one can be read; Next and Decode, called apart, tell the two kinds of errors
-// from each other.
+// Read reads and decodes the next message. If it fails with a *DecodeError for anything but the
+// length, the next message can be read. To distinguish the two kinds of errors, call Next and
+// Decode separately.
 func (r *Reader) Read() (Message, error) {
 	b, err := r.Next()
 	if err != nil {
@@ -61,17 +60,17 @@ func (r *Reader) Read() (Message, error) {
 	return Decode(b)
 }
 
-// Buffered returns the number of bytes that have been read from the stream beyond the last
-// message: while there are some, more messages may be had without waiting.
+// Buffered returns the number of bytes read from the stream beyond the last message: if it is not
+// 0, more messages may be available without waiting.
 func (r *Reader) Buffered() int { return r.to - r.from }
 
-// Ready says whether the next message has been read whole: Next would not wait for it.
+// Ready reports whether the next message has been read completely, so that Next does not wait.
 func (r *Reader) Ready() bool {
 	have := r.to - r.from
 	return have >= HeaderLen && have >= int(ParseHeader(r.chunk[r.from:]).Length)
 }
 
-// fill reads until n bytes have been read and not yet returned.
+// fill reads until n unreturned bytes are available.
 func (r *Reader) fill(n int) error {
 	for idle := 0; r.to-r.from < n; {
 		if len(r.chunk)-r.from < n {
@@ -80,12 +79,12 @@ func (r *Reader) fill(n int) error {
 			r.from, r.chunk = 0, fresh
 		}
 		got, err := r.r.Read(r.chunk[r.to:])
-		if r.to += got; r.to == len(r.chunk) { // there may be more than that
+		if r.to += got; r.to == len(r.chunk) { // the stream may have more
 			r.size = min(4*r.size, chunkLen)
 		}
 		switch {
 		case r.to-r.from >= n:
-			return nil // an error comes again
+			return nil // the error will be returned again
 		case err == io.EOF && r.to > r.from:
 			return io.ErrUnexpectedEOF
 		case err != nil:
@@ -101,8 +100,8 @@ func (r *Reader) fill(n int) error {
 	return nil
 }
 
-// A Writer writes messages to a stream. They are gathered until Flush, so that many go out in
-// one system call. It may be used by one goroutine at a time.
+// A Writer writes messages to a stream. It buffers them until Flush, so that many are sent in one
+// system call. It is not safe for concurrent use.
 type Writer struct {
 	w   io.Writer
 	buf []byte
@@ -112,8 +111,8 @@ type Writer struct {
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write adds a message, and sends what has gathered where that is 64 KB or more. A message that
-// is longer than MaxLength is an error that leaves the stream as it was.
+// Write adds a message, and flushes if 64 KB or more are buffered. A message longer than MaxLength
+// is an error, and leaves the stream as it was.
 func (w *Writer) Write(m Message) error {
 	if w.err != nil {
 		return w.err
@@ -141,14 +140,14 @@ func (w *Writer) WriteReply(m *MultipartReply) error {
 	return w.flushAt(chunkLen)
 }
 
-// Flush sends what has gathered.
+// Flush sends what is buffered.
 func (w *Writer) Flush() error { return w.flushAt(1) }
 
 func (w *Writer) flushAt(n int) error {
 	if w.err == nil && len(w.buf) >= n {
 		_, w.err = w.w.Write(w.buf)
 		if w.buf = w.buf[:0]; cap(w.buf) > 4*chunkLen {
-			w.buf = nil // a great reply was the exception
+			w.buf = nil // do not keep an unusually large buffer
 		}
 	}
 	return w.err

@@ -17,12 +17,12 @@ type TableFeatures struct {
 	Properties    []TableProperty
 }
 
-// TableFeaturesList asks a switch to take these features, or nothing of it when it is empty; and
-// it is the answer (section 7.3.5.5).
+// TableFeaturesList asks a switch to take on these features or, if it is empty, to report its own.
+// It is also the answer (section 7.3.5.5).
 type TableFeaturesList []TableFeatures
 
-// TablePropertyType is ofp_table_feature_prop_type (section 7.3.5.5.2). Those with Miss are for
-// the table-miss entry; a property for it that is left out is as the other one.
+// TablePropertyType is ofp_table_feature_prop_type (section 7.3.5.5.2). Those with Miss are for the
+// table-miss entry; if one is left out, the property without Miss applies to it, too.
 type TablePropertyType uint16
 
 const (
@@ -62,8 +62,8 @@ func (t TablePropertyType) String() string {
 	return nameOf(tablePropertyNames, "table property ", t)
 }
 
-// TableProperty is one property of a table (section 7.3.5.5.2). Beside Type, those fields count
-// that belong to it.
+// TableProperty is one property of a table (section 7.3.5.5.2). Besides Type, only the fields for
+// that type have a meaning.
 type TableProperty struct {
 	Type         TablePropertyType
 	Instructions []InstructionID // TableInstructions
@@ -240,8 +240,8 @@ func (d decoder) tableProperty(p *TableProperty, start, at, end int) (err error)
 	return err
 }
 
-// ids reads types of instructions or actions with their lengths. The header of an action has a
-// padding of 4 bytes elsewhere, and some switches have it here too: longer ones are taken.
+// ids decodes types of instructions or actions with their lengths. Action headers elsewhere have 4
+// bytes of padding, which some switches include here, too: greater lengths are accepted.
 func (d decoder) ids(at, end int, add func(kind uint16, experimenter uint32)) error {
 	for at < end {
 		if err := d.within(at, 4, end, TableFeaturesFailedBadLen); err != nil {

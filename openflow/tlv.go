@@ -29,10 +29,10 @@ func orderOfTLV[B string | []byte](tlv B) uint64 {
 	return order
 }
 
-// opaque says whether the field is one that the package does not know.
+// opaque reports whether the package does not know the field.
 func (o *OXM) opaque() bool { return o.Class != ClassBasic || o.Field >= NumFields }
 
-// isNothing says whether the field restricts nothing, by a mask of zeros.
+// isNothing reports whether the field matches everything, by a mask of zeros.
 func (o *OXM) isNothing() bool { return !o.opaque() && o.Masked && o.Mask.IsZero() }
 
 // header returns the header of the TLV. Payloads have at most 255 bytes.
@@ -127,9 +127,9 @@ func parseOXM(tlv string) OXM {
 	return o
 }
 
-// checkOXM checks the TLV at offset at of a list that ends at offset end. It returns its
-// header, the value (its lowest 64 bits) of a field of ClassBasic, and whether a mask it has is
-// one to keep.
+// checkOXM checks the TLV at offset at of a list that ends at offset end. It returns its header,
+// the value (its lowest 64 bits) of a field of ClassBasic, and whether the TLV is in canonical form
+// as far as its mask goes.
 func (d decoder) checkOXM(at, end int) (h uint32, value uint64, exact bool, err error) {
 	if end-at < 4 || end-at < 4+int(d.b[at+3]) {
 		return 0, 0, false, d.fail(at, BadMatchBadLen, "a field is longer than the %d bytes that are left", end-at)

@@ -6,21 +6,22 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Forwarding says through which links learning switches may forward. What a change takes away is
-// taken away everywhere, in all datapaths, before anything is given: so there is never a loop.
+// Forwarding says which links learning switches may use for forwarding. A change first stops
+// forwarding on all affected links, in all datapaths, and only then starts it on others, so that
+// there is never a loop.
 type Forwarding struct {
 	Blocked map[*topology.Link]bool // must not forward: see topology.Blocked
-	// Must not forward during the change: the blocked ones, and those that did not forward before.
+	// Must not forward during the change: the blocked links, and those that did not forward before.
 	Held  map[*topology.Link]bool
-	Stale bool // the forwarding links have changed: what switches have learned may lead into a dead end
-	First bool // nothing has forwarded yet
+	Stale bool // the set of forwarding links has changed: addresses that switches have learned may be wrong
+	First bool // nothing forwarded before
 }
 
-// Tree remembers through which links switches forward. The zero value knows of none.
+// Tree records through which links switches forward. The zero value is empty.
 type Tree struct{ forwards map[string]bool }
 
-// Grow records the links of another topology. Links between routing nodes, which do not learn, are
-// not part of the tree.
+// Grow replaces the recorded links by those of another topology, and returns how to change to them.
+// Links between routing nodes, which do not learn, are not part of the tree.
 func (tree *Tree) Grow(t *topology.Topology) Forwarding {
 	before := tree.forwards
 	tree.forwards = map[string]bool{}

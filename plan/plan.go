@@ -1,6 +1,6 @@
-// Package plan works out what turns one resolved topology into another: which nodes and links are
-// removed, added, or set in place, and in which order links may forward meanwhile. It knows nothing
-// of machines.
+// Package plan determines the steps from one resolved topology to another: which nodes and links
+// are removed, added or changed in place, and in which order links may forward meanwhile. It knows
+// nothing of machines.
 package plan
 
 import (
@@ -10,23 +10,23 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Steps turn one topology into another: first things are removed, then new ones made, then the
-// others set.
+// Steps lead from one topology to another: first things are removed, then new ones are made, then
+// the others are changed.
 type Steps struct {
 	New *topology.Topology
 
 	DropLinks, AddLinks []Link
-	SetLinks            []Link          // impairment, up or down; as they will be
-	Plugged             map[string]bool // keys of those that go up or down
-	Resized             map[string]bool // keys of those that get another MTU
-	Impaired            map[string]bool // keys of those that get another impairment, MTU or not
-	// By key, the ends of those that take packets with labels from now on, or no longer.
+	SetLinks            []Link          // impairment, up or down; in their new state
+	Plugged             map[string]bool // by key: those that go up or down
+	Resized             map[string]bool // by key: those whose MTU changes
+	Impaired            map[string]bool // by key: those whose impairment changes, including the MTU
+	// By key: for each end, whether it starts or stops accepting packets with MPLS labels.
 	Labelled            map[string][2]bool
 	DropNodes, AddNodes []*topology.Node
 	SetNodes            []NodeChange // addresses, routes, limits
 }
 
-// Link is a link with the key that tells it from parallel ones: see topology.LinkKeys.
+// Link is a link with the key that distinguishes parallel links: see topology.LinkKeys.
 type Link struct {
 	Key string
 	*topology.Link
@@ -35,28 +35,28 @@ type Link struct {
 // NodeChange is a node before and after.
 type NodeChange struct{ Old, New *topology.Node }
 
-// inPlace are the settings of a link that can change without making it anew.
+// inPlace are the settings of a link that can be changed without making it anew.
 var inPlace = append(topology.LinkOptionNames(), "down", "device", "named", "held", "ends.0.take", "ends.1.take",
 	"mpls", "ends.0.mpls", "ends.1.mpls", "vlan", "trunk", "ends.0.vlan", "ends.1.vlan", "ends.0.trunk", "ends.1.trunk",
 	"ends.0.ra", "ends.1.ra")
 
-// nodeInPlace are those of a node; switches are set as a whole anyway.
+// nodeInPlace are the same for nodes; switches are configured as a whole anyway.
 var nodeInPlace = []string{"addresses", "loopback", "gateways", "routes", "rules", "neighbors", "mpls", "labels",
 	"config", "distances", "masquerade", "management", "cpu", "cores", "memory", "health", "after", "restart", "ports",
 	"start", "stop", "controllers", "fail_mode", "openflow", "dpid", "stp", "address", "device", "model",
 	"on"}
 
-// ofInterface says whether a setting of a node is an interface beside those of links.
+// ofInterface reports whether a setting of a node is about an interface that no link has.
 func ofInterface(field string) bool { return strings.HasPrefix(field, "interfaces.") }
 
-// givesOther says whether a setting of a node is a file that it is given with another text: one
-// that it is not given any more, or had not been, is what its image says before and after.
+// givesOther reports whether the content of a file given to a node changes. A file that is added or
+// removed is a different case, as the node's image determines what is there without it.
 func givesOther(f topology.Field) bool {
 	return strings.HasPrefix(f.Name, "files.") && f.Old != "" && f.New != ""
 }
 
-// ofMachine says whether a setting that other nodes can change in place is one that a virtual
-// machine has from its start. (All that is said of nothing else is none of nodeInPlace.)
+// ofMachine reports whether a setting that other nodes can change in place is fixed at the start of
+// a virtual machine. (Other settings of virtual machines only are not in nodeInPlace.)
 func ofMachine(n *topology.Node, field string) bool {
 	return n.Guest != nil && slices.Contains([]string{"memory", "ports", "start"}, field)
 }
@@ -65,13 +65,13 @@ func isEgress(field string) bool {
 	return len(field) > 14 && field[:5] == "ends." && field[6:14] == ".egress."
 }
 
-// Make plans the way from one topology to another. A link that is in both is made anew if sameWire
-// says that the two are made differently; a node, with its links, if it has ended by itself.
+// Make returns the steps from one topology to another. A link that is in both is made anew if
+// sameWire returns false; a node if ended returns true, and its links with it.
 func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) bool,
 	ended func(*topology.Node) bool) Steps {
 	s := Steps{New: to, Plugged: map[string]bool{}, Resized: map[string]bool{}, Impaired: map[string]bool{},
 		Labelled: map[string][2]bool{}}
-	rebuilt := map[string]bool{} // nodes that must be made anew, with their links
+	rebuilt := map[string]bool{} // nodes to be made anew, with their links
 	for _, c := range topology.Diff(from, to) {
 		switch {
 		case c.OldNode != nil && c.NewNode != nil:
@@ -124,7 +124,7 @@ func Make(from, to *topology.Topology, sameWire func(was, is *topology.Link) boo
 	return s
 }
 
-// Undone are the steps back to the old topology, once what these steps have made is gone.
+// Undone returns the steps back to the old topology, once everything that s has made is gone.
 func (s Steps) Undone(old *topology.Topology) Steps {
 	back := Steps{New: old, DropLinks: s.DropLinks, AddLinks: s.DropLinks, DropNodes: s.DropNodes,
 		AddNodes: s.DropNodes,
@@ -139,11 +139,11 @@ func (s Steps) Undone(old *topology.Topology) Steps {
 	return back
 }
 
-// mtus are those that the ends of a link have been given.
+// mtus returns the MTUs configured for the ends of a link.
 func mtus(l *topology.Link) [2]int { return [2]int{l.Egress(0).MTU, l.Egress(1).MTU} }
 
-// settable says whether two links differ only in settings that can be changed in place. What
-// carries a link to another machine is made for its MTU.
+// settable reports whether two links differ only in settings that can be changed in place. A
+// carrier to another machine cannot change its MTU.
 func settable(was, is *topology.Link) bool {
 	if mtus(was) != mtus(is) && (is.Ends[0].Carrier != nil || is.Ends[1].Carrier != nil) {
 		return false

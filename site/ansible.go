@@ -17,14 +17,14 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Inventories of Ansible: https://docs.ansible.com/ansible/latest/inventory_guide/. Groups become
-// labels; of the variables, those that say how to log in are read. A group gateway or gateways, as
-// the C3-Edge testbed has one, makes the list a rack.
+// Ansible inventories: https://docs.ansible.com/ansible/latest/inventory_guide/. Groups become
+// labels; of the variables, only those that say how to log in are read. A group gateway or
+// gateways, as the C3-Edge testbed has one, makes the list a rack.
 
 // ansibleBudget limits how many groups and hosts are visited: aliases can make a small file large.
 const ansibleBudget = 100_000
 
-// ansible is inventories, of one file or several. Of several the source is none other.
+// ansible reads Ansible inventories, the only source that accepts several files.
 var ansible = &Source{
 	Knows: func(g *Given) bool {
 		return len(g.Files) > 1 || len(g.Files) == 1 && newInventory().read(g.Files[0], new(topology.Problems))
@@ -40,10 +40,10 @@ var ansible = &Source{
 	},
 }
 
-// inventory is what Ansible's files say, several of which may say it together.
+// inventory is the merged content of one or more inventory files.
 type inventory struct {
 	hosts  map[string]*inventoryHost
-	order  []string // of the hosts, as the files have it
+	order  []string // hosts, in the order of the files
 	groups map[string]*inventoryGroup
 	budget int
 }
@@ -71,7 +71,7 @@ func (v *inventory) group(name string) *inventoryGroup {
 	return v.groups[name]
 }
 
-// add adds hosts to a group, "" being none; a name may be a range.
+// add adds hosts to a group; "": to none. names may be a range.
 func (v *inventory) add(names, group string, pos topology.Position, p *topology.Problems) (out []*inventoryHost) {
 	for _, name := range expand(names) {
 		h := v.hosts[name]
@@ -98,7 +98,7 @@ func (v *inventory) read(f File, p *topology.Problems) bool {
 		v.readINI(f.Name, f.Data, p)
 		return true
 	}
-	root, _ := yamlfile.Dialect{Tags: true}.Parse(f.Name, f.Data) // such as !vault
+	root, _ := yamlfile.Dialect{Tags: true}.Parse(f.Name, f.Data) // Tags: !vault and the like
 	if root == nil || !isInventory(root) {
 		return false
 	}
@@ -108,7 +108,7 @@ func (v *inventory) read(f File, p *topology.Problems) bool {
 	return true
 }
 
-// isINI tells an Ansible inventory in INI from YAML.
+// isINI reports whether an Ansible inventory is in INI rather than YAML.
 func isINI(file string, data []byte) bool {
 	if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
 		return false
@@ -123,7 +123,7 @@ func isINI(file string, data []byte) bool {
 	return false
 }
 
-// isInventory tells an inventory in YAML from Trivet's own lists.
+// isInventory reports whether a YAML file is an inventory rather than one of Trivet's own lists.
 func isInventory(root *yamlfile.Value) bool {
 	return root.Shape == yamlfile.Mapping && root.Get("machines") == nil &&
 		slices.ContainsFunc(root.Pairs, func(q yamlfile.Pair) bool {
@@ -132,7 +132,7 @@ func isInventory(root *yamlfile.Value) bool {
 		})
 }
 
-// readYAML reads a group, and those within it.
+// readYAML reads a group and its child groups.
 func (v *inventory) readYAML(q yamlfile.Pair, parent string, p *topology.Problems) {
 	if v.budget--; v.budget < 0 {
 		return
@@ -205,7 +205,7 @@ func (v *inventory) readINI(file string, data []byte, p *topology.Problems) {
 	}
 }
 
-// groupsOf lists the groups of a host: its own, then those that these are in, and so on.
+// groupsOf lists the groups of a host: first its own, then their parents, and so on.
 func (v *inventory) groupsOf(h *inventoryHost) []string {
 	out := slices.Clone(h.groups)
 	for i := 0; i < len(out); i++ {
@@ -218,8 +218,8 @@ func (v *inventory) groupsOf(h *inventoryHost) []string {
 	return out
 }
 
-// varsOf are a host's variables: its own before those of its groups, of these the innermost first,
-// and of all hosts last.
+// varsOf returns a host's variables. Its own take precedence over those of its groups, inner groups
+// over outer ones; the group all comes last.
 func (v *inventory) varsOf(h *inventoryHost, groups []string) map[string]string {
 	out := maps.Clone(h.vars)
 	for _, g := range append(slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return g == "all" }),
@@ -233,7 +233,7 @@ func (v *inventory) varsOf(h *inventoryHost, groups []string) map[string]string 
 	return out
 }
 
-// into adds what the inventory says to a list.
+// into adds the inventory's machines to a list.
 func (v *inventory) into(l *List, p *topology.Problems) {
 	gateway := ""
 	for _, name := range v.order {
@@ -259,11 +259,11 @@ func (v *inventory) into(l *List, p *topology.Problems) {
 
 func isGateways(group string) bool { return group == "gateway" || group == "gateways" }
 
-// readGatewayVars reads what an inventory says of the gateway of a rack: nic_int and nic_ext are
-// what C3-Edge calls its interfaces.
+// readGatewayVars reads the variables of a rack's gateway: nic_int and nic_ext are C3-Edge's names
+// for its inner and outer interface.
 func (l *List) readGatewayVars(pos topology.Position, vars map[string]string, labels []string, p *topology.Problems) {
 	l.Head.Labels = append(l.Head.Labels, labels...)
-	l.Head.Address, _ = netip.ParseAddr(vars["ansible_host"]) // else it is found out
+	l.Head.Address, _ = netip.ParseAddr(vars["ansible_host"]) // invalid: determined later
 	for name, to := range map[string]*string{"nic_int": &l.Head.NIC, "nic_ext": &l.Head.Outer} {
 		if *to = vars[name]; *to != "" && !nicPattern.MatchString(*to) {
 			p.Add(pos, "write its name:  "+name+": eth1", "gateway: %s: %q is not an interface", name, *to)
@@ -385,8 +385,9 @@ var (
 	numbered = regexp.MustCompile(`^'%(0?\d?)d'\s*\|\s*format\(\s*inventory_hostname\.split\('([^']+)'\)\[(\d)\]\s*\|\s*int\s*\)$`)
 )
 
-// filledIn fills templates in that make an address of a host's name, as C3-Edge's do:
-// 10.42.0.1{{ '%02d'|format(inventory_hostname.split('node')[1]|int) }}. Others stay.
+// filledIn fills in templates that derive an address from a host's name, as C3-Edge's do:
+// 10.42.0.1{{ '%02d'|format(inventory_hostname.split('node')[1]|int) }}. Other templates stay as
+// they are.
 func filledIn(s, host string) string {
 	return template.ReplaceAllStringFunc(s, func(whole string) string {
 		inner := template.FindStringSubmatch(whole)[1]
@@ -402,7 +403,7 @@ func filledIn(s, host string) string {
 		if i >= len(parts) {
 			return whole
 		}
-		n, _ := strconv.Atoi(parts[i]) // 0 for what is no number, as Jinja's int
+		n, _ := strconv.Atoi(parts[i]) // 0 if it is no number, as with Jinja's int
 		return fmt.Sprintf("%"+f[1]+"d", n)
 	})
 }

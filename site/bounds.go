@@ -13,16 +13,17 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Another machine may be anybody's by now: what is read of one is bounded, in bytes and in time.
+// Another machine is not trusted: what is read from it is limited in bytes and in time.
 const (
-	mostGreeting = 64 << 10 // before the program there greets
+	mostGreeting = 64 << 10 // before the remote program's greeting
 	mostSaid     = 4 << 20  // by a command, on each of its two outputs
-	mostAnswer   = 64 << 20 // of the service there, or of a part's daemon
+	mostAnswer   = 64 << 20 // from the remote service, or from the daemon of a part
 	mostValues   = 1_000_000
-	mostHeader   = 64 << 10 // of an answer to a request to change the protocol
+	mostHeader   = 64 << 10 // of the response to an upgrade request
 )
 
-// Within does what asks another machine for something, which may take so long.
+// Within calls do with a time limit. If that passes, the error says that the machine, named by who,
+// has not answered.
 func Within[T any](ctx context.Context, limit *patience.Limit, who string,
 	do func(context.Context) (T, error)) (T, error) {
 	within, cancel := limit.Context(ctx)
@@ -34,7 +35,7 @@ func Within[T any](ctx context.Context, limit *patience.Limit, who string,
 	return out, err
 }
 
-// Short is a text of another machine's as it is told, and kept: at most 4,000 bytes of it.
+// Short returns a text from another machine, cut to 4,000 bytes for messages and storage.
 func Short(text string) string {
 	const most = 4000
 	if len(text) <= most {
@@ -43,9 +44,9 @@ func Short(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + " …"
 }
 
-// A TooMuch is more than a machine may say.
+// A TooMuch is the error that a machine has sent more than it may.
 type TooMuch struct {
-	What string // what says it
+	What string // who sent it
 	Most int    // bytes
 }
 
@@ -57,11 +58,11 @@ func (e *TooMuch) Error() string {
 	return e.What + " says more than " + most + ", and is not listened to any more"
 }
 
-// output keeps what is written to it, up to a bound.
+// output keeps what is written to it, up to mostSaid bytes.
 type output struct {
 	text []byte
 	what string
-	over chan<- error // is told of the first byte too many; has room for that
+	over chan<- error // receives the error once the limit is exceeded; must have room for it
 }
 
 func (s *output) Write(p []byte) (int, error) {
@@ -77,7 +78,7 @@ func (s *output) Write(p []byte) (int, error) {
 	return 0, err
 }
 
-// ReadLine reads a line, with its end, of at most so many bytes.
+// ReadLine reads a line including its end. A line longer than most bytes is a *TooMuch error.
 func ReadLine(from *bufio.Reader, most int) (string, error) {
 	var line strings.Builder
 	for {
@@ -92,9 +93,8 @@ func ReadLine(from *bufio.Reader, most int) (string, error) {
 	}
 }
 
-// Answer is what a machine answers as JSON: at most 64 MiB and a million values, of which the
-// next part may be waited for two minutes. It is read from the body of an HTTP response, which is
-// closed when that takes longer.
+// Answer returns a reader of a machine's JSON response, limited to 64 MiB and a million values. If
+// the next part does not arrive within two minutes, the body is closed.
 func Answer(body io.ReadCloser, who string) io.Reader {
 	return &said{from: body, who: who, left: mostAnswer}
 }
@@ -123,7 +123,7 @@ func (s *said) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Bounded is a transport whose answers end after Most bytes.
+// Bounded is a transport whose response bodies end after Most bytes.
 type Bounded struct {
 	http.RoundTripper
 	Most int64

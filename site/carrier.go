@@ -9,54 +9,55 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A Carrier is what links between machines are made of. Each is decided in a file of its own and
-// nowhere else. What a field that is a function says may be left to the default, which is that of
+// A Carrier transports links between machines. Each is defined in a file of its own, and nothing
+// else depends on which one it is. Fields that are functions may be nil: the default is that of
 // tunnels.
 type Carrier struct {
 	Word  string // in lists of machines
 	Title string // what people call it
-	Ports [2]int // the first and the last of UDP that firewalls must let through, both ways; 0: none
-	MTU   string // of the network between machines, that packets of 1,500 bytes need no fragments: "1,550"
+	Ports [2]int // first and last UDP port that firewalls must let through, both ways; 0: none
+	MTU   string // of the network between machines, required to carry packets of 1,500 bytes unfragmented: "1,550"
 
-	// Keys says that what it carries is encrypted: all machines of the list are handed keys once,
-	// when the lab comes up, and the links' own packets travel in the network that these make.
+	// Keys means that traffic is encrypted: all machines of the list receive keys once, when the
+	// lab comes up, and the links' packets are sent over the encrypted network between them.
 	Keys bool
 
-	// Tagged says that its links are VLANs of interfaces in the machines' own network namespaces,
-	// as hosts that are machines themselves, and devices that do not run this program, must have.
+	// Tagged means that links are VLANs of interfaces in the machines' own network namespaces,
+	// which hosts that are machines themselves, and devices that do not run this program, require.
 	Tagged bool
 
-	// Numbers are those of its links if labs share them, and the network lets through some and not
-	// others: a link then keeps its number only while it joins the same machines, and its way is
-	// measured by it. Nil: a lab has a block of VNIs, whose numbers links keep.
+	// Numbers returns the range of link numbers, if labs share them and the network may let only
+	// some of them through: then a link keeps its number only as long as it joins the same
+	// machines, and its path is measured with that number. Nil: each lab has a block of VNIs, and
+	// links keep theirs.
 	Numbers func(*List) Range
-	Own     func(*Machine) uint32 // the number of the machine's first link to the head, or 0
+	Own     func(*Machine) uint32 // number of the machine's first link to the head; 0: none is set
 
-	// End is what a machine makes its end of a link of; the addresses are filled in.
+	// End returns a machine's end of a link; the caller fills in the addresses.
 	End func(l *List, near string, number uint32) topology.Carrier
 
-	// Deaf says that nothing gets through between two machines, and what to do.
+	// Deaf returns the error that no traffic passes between two machines, with what to do about it.
 	Deaf func(names [2]string, ends [2]topology.Carrier) error
 }
 
-// Range is numbers that links may have, and the key in lists of machines that sets them.
+// Range is the range of numbers that links may have, and the key that sets it in lists of machines.
 type Range struct {
 	First, Last uint32
 	Key         string
 }
 
-// carriers are in the order in which they are shown to users; the first one is the default.
+// carriers are listed in the order shown to users; the first one is the default.
 var carriers = []*Carrier{vxlan, wireGuard, vlans}
 
-// RegisterCarrier makes another carrier known. It must be called in an init function.
+// RegisterCarrier adds a carrier. It must be called in an init function.
 func RegisterCarrier(c *Carrier) { carriers = append(carriers, c) }
 
-// CarrierOf returns the carrier of a word; the default one if there is none.
+// CarrierOf returns the carrier with a word, or the default one.
 func CarrierOf(word string) *Carrier {
 	return carriers[max(0, slices.IndexFunc(carriers, func(c *Carrier) bool { return c.Word == word }))]
 }
 
-// By is what carries links between machines of the list.
+// By returns the carrier of the list.
 func (l *List) By() *Carrier { return CarrierOf(l.Carrier) }
 
 func carrierWords() (out []string) {
@@ -66,13 +67,13 @@ func carrierWords() (out []string) {
 	return out
 }
 
-// choice is words as a choice between them.
+// choice joins words to "a, b or c".
 func choice(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Passes says what must get through between machines.
+// Passes says what firewalls and switches must let through between machines.
 func (c *Carrier) Passes() string {
 	switch c.Ports {
 	case [2]int{}:
@@ -83,7 +84,7 @@ func (c *Carrier) Passes() string {
 	return fmt.Sprintf("UDP ports %d to %d", c.Ports[0], c.Ports[1])
 }
 
-// Ends are those of a link between two machines, as each sees its own.
+// Ends returns the two ends of a link between two machines, each from its own side.
 func (c *Carrier) Ends(l *List, names [2]string, address func(of, from string) netip.Addr,
 	number uint32) (ends [2]topology.Carrier) {
 	for i, name := range names {
@@ -96,7 +97,7 @@ func (c *Carrier) Ends(l *List, names [2]string, address func(of, from string) n
 	return ends
 }
 
-// Unheard says that nothing gets through between two machines, and what to do.
+// Unheard returns the error that no traffic passes between two machines, with what to do about it.
 func (c *Carrier) Unheard(names [2]string, ends [2]topology.Carrier) error {
 	if c.Deaf != nil {
 		return c.Deaf(names, ends)

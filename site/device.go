@@ -9,17 +9,18 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// OpenWrt is the kind of a device that becomes a switch over SSH alone: none of our programs run
-// there.
+// OpenWrt is the kind of a device that becomes a switch over SSH alone: it runs none of our
+// programs.
 const OpenWrt = "openwrt"
 
-// Agents are what makes an OpenWrt device an OpenFlow switch.
+// Agents: the software that makes an OpenWrt device an OpenFlow switch.
 const (
 	AgentOVS      = "ovs"      // Open vSwitch
 	AgentOFSwitch = "ofswitch" // the user-space switch of CPqD, configured by /etc/config/openflow
 )
 
-// OnlySwitches says whether the machine is a device that takes one switch, and no other node.
+// OnlySwitches reports whether the machine is a device that becomes one switch and takes no other
+// node.
 func (m *Machine) OnlySwitches() bool { return m.Kind == OpenWrt }
 
 // Sites lists the machines that run this program.
@@ -27,7 +28,7 @@ func (l *List) Sites() []*Machine {
 	return slices.DeleteFunc(slices.Clone(l.Machines), (*Machine).OnlySwitches)
 }
 
-// Devices lists the machines that do not.
+// Devices lists the machines that do not run this program.
 func (l *List) Devices() []*Machine {
 	return slices.DeleteFunc(slices.Clone(l.Machines), func(m *Machine) bool { return !m.OnlySwitches() })
 }
@@ -58,7 +59,7 @@ func (m *Machine) readDevice(o yamlfile.Pair, p *topology.Problems) {
 	}
 }
 
-// checkDevice says what of a machine does not fit its kind.
+// checkDevice reports options of a machine that do not fit its kind.
 func (m *Machine) checkDevice(p *topology.Problems) {
 	switch {
 	case m.Kind == "" && (m.Agent != "" || m.Ports != nil):
@@ -79,7 +80,7 @@ type Wire struct {
 	Pos  topology.Position `json:"-"`
 }
 
-// Plug is an end of a wire: an interface of a site, as it is called there.
+// Plug is an end of a wire: an interface of a site, by its name there.
 type Plug struct {
 	Site string `json:"site"`
 	NIC  string `json:"nic"`
@@ -94,8 +95,8 @@ func (p Plug) String() string {
 	return p.Site + "/" + p.NIC
 }
 
-// At returns the interface that a wire is plugged into at a site, and whether it joins that to the
-// other one.
+// At returns the interface at near's end of the wire; joins is false if the wire does not join near
+// and far.
 func (w Wire) At(near, far string) (nic string, joins bool) {
 	for i, e := range w.Ends {
 		if e.Site == near && w.Ends[1-i].Site == far {
@@ -105,7 +106,7 @@ func (w Wire) At(near, far string) (nic string, joins bool) {
 	return "", false
 }
 
-// readWires reads which cables there are; all machines must have been read.
+// readWires reads the list of cables. It must be called after all machines have been read.
 func (l *List) readWires(v *yamlfile.Value, p *topology.Problems) {
 	if v == nil {
 		return

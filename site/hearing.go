@@ -8,13 +8,13 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// hearing is when something was last heard on a connection.
+// hearing records when data last arrived on a connection.
 type hearing struct {
 	last atomic.Int64 // nanoseconds since epoch
 	lost atomic.Bool  // the connection was closed because of silence
 }
 
-// epoch is from when on hearings count: the machine's clock may be set meanwhile.
+// epoch is the origin of these times: monotonic, because the wall clock may be set.
 var epoch = time.Now()
 
 type heardConn struct {
@@ -30,13 +30,13 @@ func (c heardConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// listen asks the machine now and then whether it is there, as ssh's ServerAliveInterval does, and
-// closes the connection when nothing comes back: neither the answer, which may have to wait behind
-// what is sent, nor anything else.
+// listen sends keepalives, as ssh's ServerAliveInterval does, and closes the connection when
+// nothing has arrived for patience.Silence. The answer to a keepalive may take longer, as it may be
+// queued behind other data.
 func (l *Login) listen() {
 	answered := make(chan error, 1)
 	asking, pause := false, patience.Silence.Duration()/3
-	var asked *patience.Wait // the answer may have to wait behind what is sent, not for ever
+	var asked *patience.Wait // limits how long an answer may be queued behind other data
 	heard := l.heard.last.Load()
 	silence := patience.Silence.Since(epoch.Add(time.Duration(heard)))
 	for {
@@ -50,7 +50,7 @@ func (l *Login) listen() {
 		select {
 		case err := <-answered:
 			if err != nil {
-				return // it is closed
+				return // the connection is closed
 			}
 			asking = false
 			time.Sleep(pause)

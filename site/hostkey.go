@@ -16,22 +16,20 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// HostKey is what a machine proves its identity with.
+// HostKey is the SSH host key of a machine.
 type HostKey struct {
 	Address string // at which it was seen: host:port
 	Key     ssh.PublicKey
 	Known   bool // it is pinned already
 }
 
-// keyTypes are the kinds of host keys that are asked of a machine that is not known, the best
-// first.
+// keyTypes are the types of host keys requested from an unknown machine, the preferred one first.
 var keyTypes = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
 	ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
 
 var errSeen = errors.New("all that is wanted is its key")
 
-// HostKey asks a machine for its host key, without logging in. One that differs from the one that
-// is pinned is an error.
+// HostKey fetches a machine's host key without logging in. It fails if another key is pinned.
 func (u *User) HostKey(ctx context.Context, m *Machine) (k HostKey, err error) {
 	ctx, cancel := patience.Login.Context(ctx)
 	defer cancel()
@@ -70,7 +68,7 @@ func (u *User) HostKey(ctx context.Context, m *Machine) (k HostKey, err error) {
 	return k, refused(ctx, m, err, cmp.Or(to.user, "root"), k.Address)
 }
 
-// Pin makes a machine's host key known, in the file that ssh would write it to.
+// Pin adds a machine's host key to the file to which ssh would write it.
 func (u *User) Pin(m *Machine, k HostKey) error {
 	files, err := u.of(m.Host, "UserKnownHostsFile")
 	if err != nil {
@@ -97,7 +95,8 @@ func (u *User) Pin(m *Machine, k HostKey) error {
 	return errors.Join(err, f.Close(), u.owns(file))
 }
 
-// endsLine says whether what is added to a file begins a line.
+// endsLine reports whether a file is empty or ends with a newline, so that what is appended starts
+// a line.
 func endsLine(f *os.File) bool {
 	last := make([]byte, 1)
 	i, err := f.Stat()
@@ -108,7 +107,7 @@ func endsLine(f *os.File) bool {
 	return err != nil || last[0] == '\n'
 }
 
-// owns gives a file that root has made to the user.
+// owns makes the user the owner of a file created by root.
 func (u *User) owns(file string) error {
 	if os.Getuid() != 0 || u.uid == 0 {
 		return nil
@@ -116,8 +115,8 @@ func (u *User) owns(file string) error {
 	return os.Lchown(file, u.uid, -1)
 }
 
-// PublicKey is the line of authorized_keys(5) that lets the user log in to a machine, by the first
-// of the keys that Dial would try.
+// PublicKey returns the authorized_keys(5) line that lets the user log in to a machine, for the
+// first key that Dial would try.
 func (u *User) PublicKey(m *Machine) (string, error) {
 	signers, locked := u.signers(m)
 	if len(signers) > 0 {
@@ -138,8 +137,8 @@ func (u *User) PublicKey(m *Machine) (string, error) {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), nil
 }
 
-// SSHOptions are what makes ssh(1) log in to a machine as Dial does, whoever runs it: with the
-// user's configuration and keys, and only where the host key is pinned.
+// SSHOptions returns the options that make ssh(1) log in to a machine as Dial does, whoever runs
+// it: with the user's configuration and keys, and only if the host key is pinned.
 func (u *User) SSHOptions(m *Machine) ([]string, error) {
 	config := filepath.Join(u.home, ".ssh", "config")
 	if !exists(config) {

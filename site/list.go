@@ -1,6 +1,6 @@
-// Package site reaches the other machines that a lab runs at: it reads which they are, logs in to
-// them over SSH as the user would, brings this program there, and starts it with its own end of the
-// connection. It knows nothing of labs.
+// Package site reaches other machines on which labs may run: it reads the list of them, logs in
+// over SSH as the user would, copies this program there, and starts it at the other end of the
+// connection. It knows nothing of the labs themselves.
 package site
 
 import (
@@ -19,60 +19,61 @@ import (
 // List is the machines that a lab may run at, besides the one that holds its daemon.
 type List struct {
 	Machines []*Machine `json:"machines"`
-	Carrier  string     `json:"carrier"` // what links between sites are made of: the word of a Carrier
+	Carrier  string     `json:"carrier"` // of links between sites: the word of a Carrier
 
-	// VLANs are the first and the last that links may have whose machines have none of their own.
+	// VLANs is the range of VLANs for links between machines that have none of their own.
 	VLANs [2]uint16 `json:"vlans,omitzero"`
 
 	// Wires are the cables between interfaces of the machines, if links are to use them.
 	Wires []Wire `json:"wires,omitempty"`
 
-	// Keep is how long a site keeps its part once the head is gone; 0: for ever.
+	// Keep is how long a site keeps its part after the head is gone; 0: for ever.
 	Keep topology.Duration `json:"keep"`
 	Head Own               `json:"head,omitzero"`
 
 	Provided *Provided `json:"provided,omitempty"` // machines that are made for the lab
 }
 
-// Own is what a list says of the machine that it is read on.
+// Own is what a list says about the head, the machine on which the list is read.
 type Own struct {
-	Only bool `json:"only,omitempty"` // it only directs: no nodes run here
-	// Where the others reach it; unset: where their SSH connections come from.
+	Only bool `json:"only,omitempty"` // the head runs no nodes
+	// Address at which the other machines reach it; unset: the source of their SSH connections.
 	Address netip.Addr `json:"address,omitzero"`
-	NIC     string     `json:"nic,omitempty"` // that has the VLANs; unset: the one with the address
-	// The interfaces that are to be one, if there are several: see target/sites.
+	NIC     string     `json:"nic,omitempty"` // interface that carries the VLANs; unset: the one with the address
+	// The interfaces to bond, if there are several: see target/sites.
 	Bond []string `json:"bond,omitempty"`
-	// By which a rack's devices reach the world; unset: that of the default route.
+	// Interface by which a rack's devices reach the outside; unset: that of the default route.
 	Outer string `json:"outer,omitempty"`
 	Capacity
 }
 
-// Capacity is what placement knows of a machine.
+// Capacity is what placement knows about a machine.
 type Capacity struct {
-	Labels []string `json:"labels,omitempty"` // a node that asks for one of them runs here
-	Cores  float64  `json:"cores,omitempty"`  // how many the lab may use; 0: as many as there are
+	Labels []string `json:"labels,omitempty"` // a node that requires one of them runs here
+	Cores  float64  `json:"cores,omitempty"`  // available to the lab; 0: all that there are
 }
 
-// Machine is one that is reached over SSH. What is unset is as the user's ~/.ssh/config says, or
-// ssh's default.
+// Machine is a machine reached over SSH. Unset fields are as in the user's ~/.ssh/config, or ssh's
+// defaults.
 type Machine struct {
 	Name string `json:"name"`
 	Host string `json:"host"` // a name, an address, or a Host of ~/.ssh/config
 	User string `json:"user,omitempty"`
 	Port int    `json:"port,omitempty"`
 	Key  string `json:"key,omitempty"` // file of a private key
-	// That it must have, as in known_hosts: TYPE BASE64; unset: one that is known.
+	// Host key to require, as in known_hosts: TYPE BASE64; unset: any known one.
 	HostKey string     `json:"host_key,omitempty"`
-	Address netip.Addr `json:"address,omitzero"` // where the other machines reach it; unset: where SSH does
-	NIC     string     `json:"nic,omitempty"`    // that has the VLANs; unset: the one with the address
+	Address netip.Addr `json:"address,omitzero"` // at which the other machines reach it; unset: where SSH does
+	NIC     string     `json:"nic,omitempty"`    // interface that carries the VLANs; unset: the one with the address
 	VLAN    uint16     `json:"vlan,omitempty"`   // of its first link to the head; 0: one of the list's
 
-	// Hosts says that the machine takes hosts only, so many at most. The host of a machine that
-	// takes one is the machine itself. 0: it takes any nodes.
+	// Hosts is the maximum number of nodes, which must be hosts. If it is 1, the host is the
+	// machine itself. 0: the machine takes nodes of any kind.
 	Hosts int `json:"hosts,omitempty"`
 
-	// Kind is OpenWrt for a device that is one switch and nothing else; Agent is what makes it one,
-	// of Ports, which are the device's own names. Kind is empty for machines that run this program.
+	// Kind is OpenWrt for a device that becomes one switch and nothing else, or empty for a machine
+	// that runs this program. Agent is the switch software, Ports are the switch's ports by the
+	// device's own names.
 	Kind  string   `json:"kind,omitempty"`
 	Agent string   `json:"agent,omitempty"`
 	Ports []string `json:"ports,omitempty"`
@@ -81,7 +82,7 @@ type Machine struct {
 	Pos topology.Position `json:"-"`
 }
 
-// String is how a user would tell ssh where to go.
+// String returns the machine in the form USER@HOST:PORT.
 func (m *Machine) String() string {
 	s := m.Host
 	if m.User != "" {
@@ -93,7 +94,7 @@ func (m *Machine) String() string {
 	return s
 }
 
-// ssh is how a user would log in to it by hand.
+// ssh returns the command by which a user logs in by hand.
 func (m *Machine) ssh() string {
 	to := *m
 	if to.Port = 0; m.Port != 0 {
@@ -102,18 +103,18 @@ func (m *Machine) ssh() string {
 	return "ssh " + to.String()
 }
 
-// MaxMachines limits a list.
+// MaxMachines limits the machines of a list.
 const MaxMachines = 256
 
-// keep is how long parts stay without their head, unless the list says otherwise: long enough to
-// resume it, and not until somebody wonders what these machines are doing.
+// keep is the default of List.Keep: long enough to resume the lab, and not so long that people
+// start to wonder what these machines are doing.
 const keep = 10 * time.Minute
 
-// maxVLAN is the last one that there can be (IEEE 802.1Q-2022, table 9-2).
+// maxVLAN is the highest VLAN ID (IEEE 802.1Q-2022, table 9-2).
 const maxVLAN = 4094
 
-// usualVLANs are those that links have unless the list says otherwise: clear of the last octets of
-// addresses, after which people number those of devices.
+// usualVLANs is the default of List.VLANs. They differ from the last octets of addresses, by which
+// devices' VLANs are often numbered.
 var usualVLANs = [2]uint16{1000, 1999}
 
 var (
@@ -123,10 +124,10 @@ var (
 	labelPattern = namePattern
 )
 
-// CanName says whether a machine can be called so.
+// CanName reports whether a machine may have this name.
 func CanName(s string) bool { return namePattern.MatchString(s) && s != topology.Head }
 
-// check looks at the list as a whole.
+// check checks the list as a whole.
 func (l *List) check(p *topology.Problems) {
 	seen, hosts, vlans := map[string]bool{topology.Head: true}, map[string]string{}, map[uint16]string{}
 	for _, m := range l.Machines {
@@ -156,7 +157,7 @@ func (l *List) check(p *topology.Problems) {
 	}
 }
 
-// Machine returns a machine by its name, or nil.
+// Machine returns the machine with a name, or nil.
 func (l *List) Machine(name string) *Machine {
 	for _, m := range l.Machines {
 		if m.Name == name {
@@ -166,7 +167,8 @@ func (l *List) Machine(name string) *Machine {
 	return nil
 }
 
-// machineLists are Trivet's own lists: whatever is one file, as what that is to be is told then.
+// machineLists reads Trivet's own lists. It accepts any single file, so that errors refer to this
+// format.
 var machineLists = inYAML(func(*yamlfile.Value) bool { return true }, (*List).readYAML)
 
 func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
@@ -199,7 +201,7 @@ func (l *List) readYAML(root *yamlfile.Value, p *topology.Problems) {
 	l.readWires(wires, p)
 }
 
-// Option reads a key that lists of any source may have, and says whether it is one.
+// Option reads a key that lists of any source may have, and reports whether it is one.
 func (l *List) Option(q yamlfile.Pair, p *topology.Problems) bool {
 	switch v := q.Value; q.Key.Text {
 	case "carrier":
@@ -286,7 +288,7 @@ func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
 	return m
 }
 
-// Option reads a key that machines of any source may have, and says whether it is one.
+// Option reads a key that machines of any source may have, and reports whether it is one.
 func (c *Capacity) Option(o yamlfile.Pair, p *topology.Problems) bool {
 	switch o.Key.Text {
 	case "labels", "label":

@@ -25,17 +25,17 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Login is a connection to a machine, as its user.
+// Login is an SSH connection to a machine.
 type Login struct {
 	Machine *Machine
-	Local   netip.Addr // the address of this machine that it is reached from; unset through a jump host
-	Remote  netip.Addr // its address
+	Local   netip.Addr // this machine's address on the connection; unset through a jump host
+	Remote  netip.Addr // the machine's address
 	client  *ssh.Client
 	jumps   []*ssh.Client
 	heard   *hearing
 }
 
-// User is whose keys, agent and configuration are used.
+// User is the user whose keys, agent and configuration are used.
 type User struct {
 	uid    int
 	home   string
@@ -43,7 +43,7 @@ type User struct {
 	config *ssh_config.UserSettings
 }
 
-// UserOf returns the user who is asking, by number.
+// UserOf returns the user with a uid.
 func UserOf(uid int) (*User, error) {
 	u, err := user.LookupId(strconv.Itoa(uid))
 	if err != nil {
@@ -68,7 +68,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// of returns what the configuration says about a host; its own default counts as nothing.
+// of returns a setting of a host in the user's ssh configuration; "": it is not set there.
 func (u *User) of(host, key string) (string, error) {
 	s, err := u.config.GetStrict(host, key)
 	if err != nil {
@@ -77,7 +77,7 @@ func (u *User) of(host, key string) (string, error) {
 	return s, nil
 }
 
-// path is a file that a configuration names.
+// path expands a file name from the configuration.
 func (u *User) path(s string) string {
 	if rest, ok := strings.CutPrefix(s, "~/"); ok {
 		return filepath.Join(u.home, rest)
@@ -85,7 +85,7 @@ func (u *User) path(s string) string {
 	return strings.NewReplacer("%d", u.home, "%%", "%").Replace(s)
 }
 
-// An Unreachable machine is one that nobody can log in to as things are.
+// An Unreachable is the error for a machine that cannot be logged in to, with a remedy.
 type Unreachable struct {
 	Machine *Machine
 	Why     error
@@ -102,8 +102,8 @@ func (e *Unreachable) Error() string {
 	return s
 }
 
-// Dial logs in to a machine as ssh(1) would with no terminal: with the keys of the user's agent and
-// files, through the jump hosts of the configuration. Its host key must be known.
+// Dial logs in to a machine as ssh(1) would without a terminal: with the keys of the user's agent
+// and files, through the configured jump hosts. The host key must be known.
 func Dial(ctx context.Context, m *Machine, u *User) (*Login, error) {
 	ctx, cancel := patience.Login.Context(ctx)
 	defer cancel()
@@ -112,7 +112,7 @@ func Dial(ctx context.Context, m *Machine, u *User) (*Login, error) {
 
 const maxJumps = 5
 
-// reach is where a machine is, as the list and the user's configuration have it.
+// reach is where a machine is according to the list and the user's configuration.
 type reach struct{ address, user, jump string }
 
 func (u *User) reach(m *Machine) (r reach, cure string, err error) {
@@ -137,8 +137,8 @@ func (u *User) reach(m *Machine) (r reach, cure string, err error) {
 	return r, "", nil
 }
 
-// connect opens a connection to a machine's sshd; the login has the jump hosts that it goes
-// through.
+// connect opens a connection to a machine's sshd, through jump hosts if necessary, which it records
+// in login.
 func (u *User) connect(ctx context.Context, m *Machine, depth int) (login *Login, conn net.Conn, to reach, err error) {
 	fail := func(err error, cure string) (*Login, net.Conn, reach, error) {
 		return nil, nil, to, &Unreachable{m, err, cure}
@@ -183,7 +183,7 @@ func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) 
 		login.Close()
 		return nil, &Unreachable{m, err, cure}
 	}
-	// With its jump hosts: what goes through one ends when that one says so.
+	// Including the jump hosts: a connection through one ends only when the jump host closes it.
 	stop := context.AfterFunc(ctx, func() { login.Close(); conn.Close() })
 	c, channels, requests, err := ssh.NewClientConn(heardConn{conn, login.heard}, address, config)
 	stop()
@@ -197,7 +197,7 @@ func (u *User) dial(ctx context.Context, m *Machine, depth int) (*Login, error) 
 	return login, nil
 }
 
-// jump reaches an address by way of other machines, the first of which is dialled.
+// jump connects to an address through other machines, the first of which is dialled.
 func (u *User) jump(ctx context.Context, login *Login, hosts []string, address string, depth int) (net.Conn, error) {
 	var p topology.Problems
 	for i, h := range hosts {
@@ -217,7 +217,7 @@ func (u *User) jump(ctx context.Context, login *Login, hosts []string, address s
 	return login.jumps[len(login.jumps)-1].DialContext(ctx, "tcp", address)
 }
 
-// clientConfig says how to log in to a machine.
+// clientConfig returns the configuration to log in to a machine with.
 func (u *User) clientConfig(m *Machine, address, name string) (config *ssh.ClientConfig, cure string, err error) {
 	config = &ssh.ClientConfig{User: name, Timeout: patience.Login.Duration()}
 	if config.User == "" {
@@ -246,7 +246,7 @@ func (u *User) clientConfig(m *Machine, address, name string) (config *ssh.Clien
 	return config, "", nil
 }
 
-// trust sets what host keys a machine may have.
+// trust sets which host keys are accepted from a machine.
 func (u *User) trust(config *ssh.ClientConfig, m *Machine, address string) (cure string, err error) {
 	if m.HostKey != "" {
 		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(m.HostKey))
@@ -268,10 +268,10 @@ func (u *User) trust(config *ssh.ClientConfig, m *Machine, address string) (cure
 	return "", nil
 }
 
-// Home is the user's home directory.
+// Home returns the user's home directory.
 func (u *User) Home() string { return u.home }
 
-// knownHosts are the files of host keys that exist.
+// knownHosts lists the existing files of known host keys.
 func (u *User) knownHosts(m *Machine) (out []string, err error) {
 	own, err := u.of(m.Host, "UserKnownHostsFile")
 	if err != nil {
@@ -291,8 +291,8 @@ func (u *User) knownHosts(m *Machine) (out []string, err error) {
 	return out, nil
 }
 
-// signers are the user's keys: of the file given for the machine or, without one, of the agent and
-// the configuration's files. Locked are files that need a passphrase.
+// signers returns the user's keys: that of the machine's key file or, if it has none, those of the
+// agent and of the configured files. locked lists files that need a passphrase.
 func (u *User) signers(m *Machine) (out []ssh.Signer, locked []string) {
 	if u.agent != "" && m.Key == "" {
 		if conn, err := net.Dial("unix", u.agent); err == nil { // kept: signing needs it
@@ -318,7 +318,7 @@ func (u *User) signers(m *Machine) (out []ssh.Signer, locked []string) {
 	return out, locked
 }
 
-// keyFiles are where keys for a machine may be.
+// keyFiles lists the files that may hold keys for a machine.
 func (u *User) keyFiles(m *Machine) (out []string) {
 	if m.Key != "" {
 		return []string{u.path(m.Key)}
@@ -335,7 +335,7 @@ func (u *User) keyFiles(m *Machine) (out []string) {
 	return out
 }
 
-// refused explains why a machine's sshd did not let us in.
+// refused explains why a machine's sshd rejected the login.
 func refused(ctx context.Context, m *Machine, err error, user, address string) *Unreachable {
 	host, port, _ := net.SplitHostPort(address)
 	again := "ssh " + user + "@" + host
@@ -362,7 +362,7 @@ func refused(ctx context.Context, m *Machine, err error, user, address string) *
 	return &Unreachable{Machine: m, Why: err}
 }
 
-// cause is the end of an error's chain of wrappers, which repeat the address.
+// cause returns the innermost error, without the wrappers that repeat the address.
 func cause(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
@@ -379,15 +379,14 @@ func addressOf(a net.Addr) netip.Addr {
 	return p.Addr().Unmap().WithZone("")
 }
 
-// Run runs a shell command there, and returns what it printed, 4 MiB at most. It returns when ctx
-// ends, or after ten minutes, though a server may close a session only when its command has ended.
+// Run runs a shell command on the machine, and returns its output, at most 4 MiB. It returns when
+// ctx ends or after ten minutes, even if the command is still running.
 func (l *Login) Run(ctx context.Context, command string, in io.Reader) ([]byte, error) {
 	return Within(ctx, patience.Command, "the command there",
 		func(ctx context.Context) ([]byte, error) { return l.run(ctx, command, in) })
 }
 
-// upload is Run for what may take long to get there: the time counts from the last byte that was
-// taken.
+// upload is Run for long inputs: the time limit starts anew whenever part of in has been read.
 func (l *Login) upload(ctx context.Context, command string, in io.Reader) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -405,7 +404,7 @@ type upload struct {
 	from io.Reader
 	late func(error)
 
-	mu   sync.Mutex // of stop: whoever reads goes on when the command has ended
+	mu   sync.Mutex // guards stop: the reader may continue after the command has ended
 	stop func() bool
 }
 
@@ -446,7 +445,7 @@ func (l *Login) run(ctx context.Context, command string, in io.Reader) ([]byte, 
 	}
 	var much *TooMuch
 	if errors.As(err, &much) {
-		return nil, err // what is still coming is lost with the session
+		return nil, err // what has not arrived yet is lost with the session
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// mostWaiting is how many connections of another machine may wait to be accepted: a thousand
+// mostWaiting limits the connections from another machine that wait to be accepted: a thousand
 // switches may connect at once.
 const mostWaiting = 4096
 
@@ -24,11 +24,11 @@ func muxConfig() *yamux.Config {
 	return c
 }
 
-// dialled makes the end of many connections within one that asked for that one, accepted the other
-// end. One to which nothing connects ends where the other end tries.
+// dialled multiplexes a connection at the end that initiated it, accepted at the other end. If
+// connects is false, the other end may not open streams: the connection fails if it tries.
 func dialled(conn io.ReadWriteCloser, connects bool) (*yamux.Session, error) {
 	c := muxConfig()
-	if !connects { // a program that takes no connection hangs
+	if !connects { // the remote program may hang without accepting a stream
 		c.StreamOpenTimeout = patience.Answer.Duration()
 	}
 	return yamux.Client(watched{conn, &frames{connects: connects}}, c)
@@ -38,17 +38,17 @@ func accepted(conn io.ReadWriteCloser, c *yamux.Config) (*yamux.Session, error) 
 	return yamux.Server(watched{conn, &frames{connects: true}}, c)
 }
 
-// Relay is the part of yamux that others need: many connections within one.
+// Relay multiplexes many connections over one; it is the part of yamux that other packages need.
 type Relay struct{ *yamux.Session }
 
-// Dialled makes the end of a relay that asked for the connection; Accepted makes the other.
+// Dialled makes the initiating end of a relay, Accepted the other one.
 func Dialled(conn net.Conn) (Relay, error) {
 	s, err := dialled(conn, true)
 	return Relay{s}, err
 }
 
-// Accepted makes the end of a relay that was asked for the connection. What it has closed and the
-// other end has not is not kept for long: all that has come of it is kept, too.
+// Accepted makes the accepting end of a relay. A stream that only this end has closed is dropped
+// after a while, as everything received on it is kept in memory.
 func Accepted(conn net.Conn) (Relay, error) {
 	c := muxConfig()
 	c.StreamCloseTimeout = patience.Stream.Duration()
@@ -56,7 +56,7 @@ func Accepted(conn net.Conn) (Relay, error) {
 	return Relay{s}, err
 }
 
-// watched is a connection whose other end may not do all that the protocol lets it.
+// watched is a connection that enforces limits on the other end beyond the protocol's.
 type watched struct {
 	io.ReadWriteCloser
 	frames *frames
@@ -70,19 +70,19 @@ func (w watched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// frames looks at those of yamux: https://github.com/hashicorp/yamux/blob/master/spec.md
+// frames parses yamux frame headers: https://github.com/hashicorp/yamux/blob/master/spec.md
 type frames struct {
-	connects bool // the other end may
+	connects bool // the other end may open streams
 
 	header [12]byte
 	have   int    // bytes of the header
-	skip   uint32 // bytes of data that come first
+	skip   uint32 // bytes of data before the next header
 	since  time.Time
 	pings  int // since then
 }
 
-// mostPings is how many signs of life may be asked for in a time in which two are usual: each
-// answer waits, in a goroutine of yamux's, until the other end reads it.
+// mostPings limits the pings received per pingTime, in which two are usual: each answer occupies a
+// goroutine of yamux's until the other end reads it.
 const mostPings, pingTime = 1000, 10 * time.Second
 
 func (f *frames) look(b []byte, now time.Time) error {
@@ -118,8 +118,8 @@ func (f *frames) look(b []byte, now time.Time) error {
 	return nil
 }
 
-// pipes are a connection of two. Its close must end a read under way: yamux waits for that, and its
-// streams for yamux.
+// pipes combines two pipes into a connection. close must interrupt a pending Read: yamux waits for
+// it, and so do yamux's streams.
 type pipes struct {
 	io.Reader
 	io.Writer

@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// names are machines as a user would name them to ssh, with commas between.
+// names reads machines given by name, as for ssh, separated by commas.
 var names = &Source{
 	Knows: func(g *Given) bool { return len(g.Files) == 0 && g.missing == nil },
 	Read: func(g *Given, l *List, p *topology.Problems) {
@@ -20,7 +20,7 @@ var names = &Source{
 	},
 }
 
-// parseTarget reads user@host:port; an IPv6 address with a port is in brackets.
+// parseTarget parses user@host:port; an IPv6 address with a port is in brackets.
 func parseTarget(s string, pos topology.Position, p *topology.Problems) *Machine {
 	m := &Machine{Pos: pos}
 	rest := s

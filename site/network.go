@@ -9,55 +9,56 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Integration is the bridge into which Neutron has everything plugged, unless it says otherwise.
+// Integration is the default name of the bridge into which Neutron plugs ports.
 const Integration = "br-int"
 
-// Networks is an Account with a provider that has networks, in which nodes of a lab can have ports
-// of their own: of instances or, by who may do that, of a machine that has the provider's switch.
+// Networks is an Account with a provider that has networks, in which a lab's nodes can have ports
+// of their own: ports of instances or, with the necessary rights, ports in the provider's switch on
+// a machine.
 type Networks interface {
-	// CheckPorts says all that is wrong with ports that are wanted. It changes nothing.
+	// CheckPorts reports everything that is wrong with the wanted ports. It changes nothing.
 	CheckPorts(ctx context.Context, l *List, want []*Port) error
 
-	// MakePorts makes ports at the list's machines where their nodes are, and adds to each what it
-	// has become. Like what Make makes they can be found by the allocation's key at any time; that
-	// of the machines may be another.
+	// MakePorts makes the ports at the machines where their nodes are, and adds the outcome to
+	// each. Like everything from Make, they can be found by the allocation's key at any time; the
+	// machines' own key may differ.
 	MakePorts(ctx context.Context, l *List, a Allocation, want []*Port, say func(string)) error
 
-	// AwaitPorts waits until packets pass all ports of a key.
+	// AwaitPorts waits until traffic passes all ports with a key.
 	AwaitPorts(ctx context.Context, key string, say func(string)) error
 }
 
-// Port is that of a node in a network of a provider: one that is there, or one that is made for a
-// link and has no other ports than those of the link's two ends.
+// Port is a node's port in a provider's network: an existing one, or one made for a link, which
+// only the two ends of the link join.
 type Port struct {
-	Link    string            `json:"link"`              // its name
-	Key     string            `json:"key"`               // of the link
-	Node    string            `json:"node"`              // at the link's end
-	Network string            `json:"network,omitempty"` // as the topology calls it; empty: the link's own
+	Link    string            `json:"link"`              // the link's name
+	Key     string            `json:"key"`               // the link's key
+	Node    string            `json:"node"`              // the link's end
+	Network string            `json:"network,omitempty"` // as called in the topology; empty: the link's own
 	Pos     topology.Position `json:"-"`
 
 	Site      string `json:"site,omitempty"`      // where the node is, once it has been placed; see topology.AtProvider
-	Addressed bool   `json:"addressed,omitempty"` // it is to have an address of the provider's
+	Addressed bool   `json:"addressed,omitempty"` // it gets an address from the provider
 
-	// What is wanted of it, if that is set; then, what it has. MTU is the most that is asked for.
+	// First what is wanted, if set; once made, what it has. MTU is at first the largest one wanted.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MAC       topology.MAC   `json:"mac,omitzero"`
 	MTU       int            `json:"mtu,omitempty"`
 
 	At *topology.NetworkPort `json:"at,omitempty"` // once it is made
 
-	Router *Router `json:"router,omitempty"` // of whom it is an interface; nil: it is no router of the provider's
+	Router *Router `json:"router,omitempty"` // the provider's router that it belongs to; nil: none
 }
 
-// Router is one that the provider makes. All its ports share it.
+// Router is a router made by the provider. All its ports refer to the same one.
 type Router struct {
 	Node   string           `json:"node"`
 	Routes []topology.Route `json:"routes,omitempty"` // besides those to its own subnets
 }
 
-// PortsOf lists the ports that nodes of a lab are to have in networks; resolved is the same
-// topology with all that it leaves open. Once it is placed, links of the provider's routers have
-// some, and links between two machines, if the list says that they are networks.
+// PortsOf lists the ports that a lab's nodes need in networks. resolved is the same topology with
+// everything filled in. Once nodes are placed, the list includes links of the provider's routers,
+// and links between two machines if the list says that these are networks.
 func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 	keys, nodes, given := topology.LinkKeys(resolved), resolved.NodesByName(), topology.LinksByKey(t)
 	routers := map[string]*Router{}
@@ -98,13 +99,13 @@ func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 	return out
 }
 
-// Fill makes ends of a topology's links what the list's ports are that have been made for them.
+// Fill sets the ends of a topology's links to what the ports made for them have.
 func (l *List) Fill(t *topology.Topology) {
 	if l == nil || l.Provided == nil {
 		return
 	}
 	links := topology.LinksByKey(t)
-	joined := 0 // the MTU of links that are networks
+	joined := 0 // MTU of links that are networks
 	for _, p := range l.Provided.Ports {
 		k := links[p.Key]
 		if p.Network == "" {
@@ -124,14 +125,14 @@ func (l *List) Fill(t *topology.Topology) {
 		}
 		fillMTU(k, p.MTU)
 	}
-	if joined > 0 { // of all links, as switches fragment nothing
+	if joined > 0 { // of all links, because switches do not fragment
 		for _, k := range t.Links {
 			fillMTU(k, joined)
 		}
 	}
 }
 
-// fillMTU gives a link an MTU where it is left open, and is not the usual one.
+// fillMTU sets a link's MTU where it is unset, unless it is the default.
 func fillMTU(k *topology.Link, mtu int) {
 	for _, way := range []*topology.Impairment{&k.Impairment, k.Ends[0].Egress, k.Ends[1].Egress} {
 		if way != nil && way.MTU == 0 && mtu < topology.MTU {
@@ -140,7 +141,7 @@ func fillMTU(k *topology.Link, mtu int) {
 	}
 }
 
-// PortOf is the port that has been made for a node's end of a link; nil if there is none.
+// PortOf returns the port made for a node's end of a link; nil: there is none.
 func (l *List) PortOf(link, node string) *topology.NetworkPort {
 	if p := l.portOf(link, node); p != nil {
 		return p.At
@@ -159,8 +160,8 @@ func (l *List) portOf(link, node string) *Port {
 	return nil
 }
 
-// CheckPorts says why the nodes of a lab that has ports in networks cannot be as a placed topology
-// says: ports are made when the lab comes up.
+// CheckPorts reports where the ports that were made do not fit a placed topology: ports are made
+// only when the lab comes up.
 func (l *List) CheckPorts(t *topology.Topology) error {
 	var problems topology.Problems
 	for _, p := range l.PortsOf(t, t) {

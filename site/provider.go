@@ -16,71 +16,71 @@ import (
 	"time"
 )
 
-// A Provider makes the machines of a list for a lab, and removes them after it: a cloud. Each has a
-// package of its own, and a source that reads what it is asked for.
+// A Provider makes the machines of a list for a lab, and removes them afterwards: a cloud. Each has
+// a package of its own, and a Source that reads its options.
 type Provider struct {
-	Word string // as in a file: openstack
+	Word string // in files: openstack
 
-	// Open lets the user in at the provider. It changes nothing.
+	// Open logs the user in to the provider. It changes nothing.
 	Open func(ctx context.Context, u *User, o json.RawMessage) (Account, error)
 
-	// Schema is the JSON Schema (draft 2020-12) of what a file says under the word.
+	// Schema is the JSON Schema (draft 2020-12) of the value of Word in a file.
 	Schema map[string]any
 }
 
-// An Account is a user's with a provider.
+// An Account is a user's account with a provider.
 type Account interface {
-	// Check says all that is wrong with what a list asks for: what is not there, what exceeds a
+	// Check reports everything that is wrong with a list: what does not exist, what exceeds a
 	// quota. It changes nothing.
 	Check(ctx context.Context, l *List) error
 
-	// Make makes the machines of a list, adds to the list how they are reached and what they are,
-	// and waits until they let the user in. Whatever it makes can be found by the key at any time,
-	// also if Make fails.
+	// Make makes the machines of a list, adds to the list how to reach them and their properties,
+	// and waits until the user can log in. Everything it makes can be found by the allocation's key
+	// at any time, even if Make fails.
 	Make(ctx context.Context, l *List, a Allocation, say func(string)) error
 
-	// Remove removes all that was made for a key, and returns how many things that were.
+	// Remove removes everything made for a key, and returns the number of things removed.
 	Remove(ctx context.Context, key string, say func(string)) (int, error)
 
-	// Allocations lists what there is of all labs in this account.
+	// Allocations lists what this account has of any lab.
 	Allocations(ctx context.Context) ([]Allocation, error)
 }
 
 // Allocation is what a provider has made for a lab.
 type Allocation struct {
 	Lab   string         `json:"lab"`
-	Key   string         `json:"key"`             // no other allocation has it
+	Key   string         `json:"key"`             // unique
 	By    string         `json:"by"`              // user@machine
 	Since string         `json:"since"`           // RFC 3339
-	Holds map[string]int `json:"holds,omitempty"` // how many of each kind of thing
+	Holds map[string]int `json:"holds,omitempty"` // number of things by kind
 }
 
-// Provided says of a list whose its machines are. There is no secret in it.
+// Provided says which provider makes the machines of a list. It contains no secrets.
 type Provided struct {
-	By      string          `json:"by"` // the word of the provider
+	By      string          `json:"by"` // the provider's word
 	Options json.RawMessage `json:"options"`
-	Key     string          `json:"key,omitempty"` // of the allocation, once the machines are made
+	Key     string          `json:"key,omitempty"` // the allocation's, once the machines are made
 
-	// Made is what each machine became, for whoever wants the same: its image, its flavor.
+	// Made describes what each machine was made of (image, flavor), so that others can make the
+	// same.
 	Made map[string]map[string]string `json:"made,omitempty"`
-	// Links between two of the machines are networks of the provider.
+	// Links between two of these machines are networks of the provider.
 	Joins bool    `json:"joins,omitempty"`
-	Ports []*Port `json:"ports,omitempty"` // that nodes have
+	Ports []*Port `json:"ports,omitempty"` // of nodes
 
-	// PortsKey is the key of the ports, which of labs that share machines is the lab's own.
+	// PortsKey is the key of the ports. Labs that share machines have one each.
 	PortsKey string `json:"ports_key,omitempty"`
 }
 
-// Has says whether a key is that of the machines, or of ports.
+// Has reports whether a key is that of the machines or of the ports.
 func (p *Provided) Has(key string) bool { return p != nil && (p.Key == key || p.PortsKey == key) }
 
 var providers = map[string]*Provider{}
 
-// RegisterProvider makes a provider known. It must be called in an init function.
+// RegisterProvider adds a provider. It must be called in an init function.
 func RegisterProvider(p *Provider) { providers[p.Word] = p }
 
-// There says that a list's machines are none that are there already, which whoever can make none
-// needs.
+// There returns an error if the machines do not exist yet, for callers that cannot make any.
 func (l *List) There() error {
 	if l.Provided == nil || l.Provided.Key != "" {
 		return nil
@@ -89,14 +89,14 @@ func (l *List) There() error {
 		l.Provided.By)
 }
 
-// NewAllocation is one that a user asks for on this machine, with a key of its own.
+// NewAllocation returns an allocation with a new key, in the name of the user on this machine.
 func NewAllocation(u *User, lab string) Allocation {
 	return Allocation{Lab: lab, Key: newKey(), By: u.here(), Since: time.Now().UTC().Format(time.RFC3339)}
 }
 
 func newKey() string { return strings.ToLower(rand.Text()[:16]) }
 
-// here is the user, and this machine, for whoever finds what was made.
+// here returns USER@HOST, so that people know who made a thing.
 func (u *User) here() string {
 	name, host := strconv.Itoa(u.uid), "?"
 	if known, err := user.LookupId(name); err == nil {
@@ -108,9 +108,9 @@ func (u *User) here() string {
 	return strings.Join(strings.Fields(name+"@"+host), "")
 }
 
-// Provide has the provider make a list's machines for an allocation, and looks whether the nodes of
-// its lab can have the ports that are wanted, which Connect makes. What it has made of an attempt
-// that fails is removed. The list has the allocation's key from when something was asked for.
+// Provide makes the provider create a list's machines for an allocation, after checking that the
+// wanted ports, which Connect makes, are possible. If that fails, what was made is removed. The
+// list gets the allocation's key before anything is requested.
 func (l *List) Provide(ctx context.Context, u *User, a Allocation, want []*Port, say func(string)) error {
 	account, err := l.Provided.Open(ctx, u)
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *List) Provide(ctx context.Context, u *User, a Allocation, want []*Port,
 	return nil
 }
 
-// CheckPorts says all that is wrong with ports that nodes are to have in networks.
+// CheckPorts reports everything that is wrong with the wanted ports.
 func CheckPorts(ctx context.Context, account Account, l *List, want []*Port) error {
 	if len(want) == 0 {
 		return nil
@@ -140,8 +140,8 @@ func CheckPorts(ctx context.Context, account Account, l *List, want []*Port) err
 	return networks.CheckPorts(ctx, l, want)
 }
 
-// Connect has the provider make the ports of nodes that have been placed, at the machines that it
-// has provided, under the allocation's key or, if that has none, that of the machines.
+// Connect makes the provider create the ports of placed nodes, at the provided machines, under the
+// allocation's key or, if it has none, under the machines'.
 func (l *List) Connect(ctx context.Context, u *User, a Allocation, want []*Port, say func(string)) error {
 	account, err := l.Provided.Open(ctx, u)
 	if err != nil {
@@ -155,7 +155,7 @@ func (l *List) Connect(ctx context.Context, u *User, a Allocation, want []*Port,
 	return nil
 }
 
-// Await waits until packets pass the ports of nodes.
+// Await waits until traffic passes the nodes' ports.
 func (p *Provided) Await(ctx context.Context, u *User, say func(string)) error {
 	account, err := p.Open(ctx, u)
 	if err != nil {
@@ -164,8 +164,8 @@ func (p *Provided) Await(ctx context.Context, u *User, say func(string)) error {
 	return account.(Networks).AwaitPorts(ctx, p.PortsKey, say)
 }
 
-// Remove has the provider remove what it has made for a lab, also if ctx ends meanwhile: half of it
-// may cost as much as all.
+// Remove makes the provider remove everything it has made for a lab. It carries on even if ctx
+// ends: what is left may cost as much as all of it.
 func (p *Provided) Remove(ctx context.Context, u *User, say func(string)) (n int, err error) {
 	ctx = context.WithoutCancel(ctx)
 	account, err := p.Open(ctx, u)
@@ -178,7 +178,7 @@ func (p *Provided) Remove(ctx context.Context, u *User, say func(string)) (n int
 	return n, err
 }
 
-// Open lets the user in at the provider of a list's machines.
+// Open logs the user in to the provider of a list's machines.
 func (p *Provided) Open(ctx context.Context, u *User) (Account, error) {
 	by := providers[p.By]
 	if by == nil {

@@ -13,9 +13,9 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// A rack is a list of machines of another form: a gateway, which is the head and has all that is
-// not a host, and devices, each of which is a host, or a switch if OpenWrt runs there. VLANs carry
-// the links, or wires.
+// A rack is another form of a list of machines: a gateway, which is the head and runs all nodes
+// that are not hosts, and devices, each of which is a host, or a switch if it runs OpenWrt. Links
+// are carried by VLANs or wires.
 
 var racks = inYAML(func(root *yamlfile.Value) bool {
 	return root != nil && (root.Get("devices") != nil || root.Get("gateway") != nil)
@@ -48,7 +48,7 @@ func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 	l.fillRack(p)
 }
 
-// fillRack gives a rack and its devices what is not said of them.
+// fillRack sets the defaults of a rack and its devices.
 func (l *List) fillRack(p *topology.Problems) {
 	l.Carrier = vlans.Word
 	for _, m := range l.Machines {
@@ -61,7 +61,7 @@ func (l *List) fillRack(p *topology.Problems) {
 	}
 }
 
-// lastOctet is the VLAN of a device for which none is given.
+// lastOctet returns the default VLAN of a device: the last octet of its address.
 func lastOctet(m *Machine, p *topology.Problems) uint16 {
 	at := m.Address
 	if !at.IsValid() {
@@ -110,8 +110,8 @@ func (l *List) readGateway(v *yamlfile.Value, p *topology.Problems) {
 	}
 }
 
-// nicPattern is what an interface may be called (dev_valid_name in net/core/dev.c, without the
-// characters that have a meaning to shells).
+// nicPattern matches names of interfaces (dev_valid_name in net/core/dev.c), without characters
+// that are special to shells.
 var nicPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}$`)
 
 func nic(v *yamlfile.Value, p *topology.Problems) string {
@@ -126,10 +126,10 @@ func nic(v *yamlfile.Value, p *topology.Problems) string {
 	return s
 }
 
-// BondName is the interface that a lab makes of several; no other lab may have it.
+// BondName is the interface in which a lab bonds several; only one lab can have it.
 const BondName = "trivet-bond"
 
-// nics reads the gateway's inner interface. If there are several, they are to be bonded.
+// nics reads the gateway's inner interface; several are to be bonded.
 func nics(v *yamlfile.Value, p *topology.Problems) (string, []string) {
 	if v.Shape != yamlfile.List {
 		return nic(v, p), nil
@@ -177,7 +177,7 @@ func vlanRange(v *yamlfile.Value, p *topology.Problems) (r [2]uint16) {
 	return r
 }
 
-// maxHosts limits the hosts of a machine.
+// maxHosts limits the hosts on a machine.
 const maxHosts = 1024
 
 func hosts(v *yamlfile.Value, p *topology.Problems) int {
@@ -190,12 +190,12 @@ func hosts(v *yamlfile.Value, p *topology.Problems) int {
 	return n
 }
 
-// TakesHosts says whether some machines are for hosts only, as a rack's devices are.
+// TakesHosts reports whether some machines are for hosts only, as a rack's devices are.
 func (l *List) TakesHosts() bool {
 	return slices.ContainsFunc(l.Machines, func(m *Machine) bool { return m.Hosts > 0 })
 }
 
-// NICOf is the interface that has a site's VLANs; empty: the one with its address.
+// NICOf returns the interface that carries a site's VLANs; empty: the one with its address.
 func (l *List) NICOf(site string) string {
 	if site == topology.Head {
 		return l.Head.NIC

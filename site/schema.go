@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Schema returns the JSON Schema (draft 2020-12) of Trivet's own lists of machines, and of racks,
-// which editors use for help and completion. Inventories of Ansible are not described by it.
+// Schema returns the JSON Schema (draft 2020-12) of Trivet's own lists of machines and of racks,
+// which editors use for help and completion. It does not cover Ansible inventories.
 func Schema() []byte {
 	type object = map[string]any
 	describe := func(what string, o object) object {

@@ -12,14 +12,14 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Session begins a session, for a program whose streams matter.
+// Session opens a session, for programs whose streams the caller needs.
 func (l *Login) Session(ctx context.Context) (*ssh.Session, error) {
 	return answered(ctx, l, l.client.NewSession)
 }
 
-// answered is what a machine's SSH server answers. If that does not come in time the connection is
-// closed: nothing else of it can be waited for. When ctx ends, only this caller waits no longer:
-// others use the connection, too.
+// answered calls ask, and returns its result. If the machine's SSH server does not answer in time,
+// the connection is closed, as it is of no use any more. When ctx ends, answered returns but the
+// connection stays, because others use it, too.
 func answered[T io.Closer](ctx context.Context, l *Login, ask func() (T, error)) (none T, err error) {
 	type answer struct {
 		what T
@@ -48,7 +48,7 @@ func answered[T io.Closer](ctx context.Context, l *Login, ask func() (T, error))
 	}
 }
 
-// Listen makes the machine's SSH server pass on what connects to a port of its loopback address.
+// Listen makes the machine's SSH server forward connections to a port of its loopback address.
 func (l *Login) Listen(ctx context.Context, port int) (net.Listener, error) {
 	listener, err := answered(ctx, l, func() (net.Listener, error) {
 		return l.client.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))

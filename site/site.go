@@ -27,22 +27,21 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Command is the argument that makes the program serve the other end of a connection; the next one
-// is what SSH tells of that (SSH_CONNECTION of ssh(1)).
+// Command is the argument that makes this program serve the other end of a connection. The argument
+// after it is SSH_CONNECTION (see ssh(1)).
 const Command = "__site"
 
-// Site is a machine that runs our program at the other end of its SSH connection.
+// Site is a machine that runs this program at the other end of an SSH connection.
 type Site struct {
 	*Login
-	HTTP *http.Client // of the service there; any host name will do
+	HTTP *http.Client // of the remote service; the host name in URLs is ignored
 
 	mux  *yamux.Session
 	errs *Tail
 }
 
-// Open logs in to a machine, brings this program there unless it is there already, and starts it
-// with root's rights. If it is there, that takes one command's round trips once the machine has let
-// us in.
+// Open logs in to a machine, copies this program there if it is missing, and starts it as root. If
+// it is there, this takes the round trips of one command after the login.
 func Open(ctx context.Context, m *Machine, u *User) (*Site, error) {
 	login, err := Dial(ctx, m, u)
 	if err != nil {
@@ -60,7 +59,7 @@ func Open(ctx context.Context, m *Machine, u *User) (*Site, error) {
 	return s, nil
 }
 
-// dir is where the program is kept on machines, below the user's home; nothing else is.
+// dir is where machines keep the program, below the user's home; nothing else is stored there.
 const dir = ".cache/trivet/program"
 
 func (s *Site) start(ctx context.Context) error {
@@ -95,9 +94,9 @@ func (s *Site) start(ctx context.Context) error {
 	return nil
 }
 
-// script starts the program there in one round trip, as root, if it is there and whole: a file is
-// not believed by its name. Else, or if we cannot be root, the script says what the machine is, as
-// uname -sm does, and who we are.
+// script starts the remote program as root, in one round trip, if it exists and its checksum is
+// right. Otherwise, or if we cannot become root, it prints the output of uname -sm, then root or
+// user.
 func script(programs []program) string {
 	var b strings.Builder
 	b.WriteString(`is=$(uname -sm); p=; case $is in`)
@@ -108,7 +107,7 @@ func script(programs []program) string {
 	if setting := patience.Environment(); setting != "" {
 		env = "env " + setting + " "
 	}
-	// sudo would keep the variable for itself.
+	// env, because sudo would not pass the variable on.
 	b.WriteString(` esac
 there() { [ -x "$p" ] && echo "$sum  $p" | sha256sum -c - >/dev/null 2>&1; }
 if [ "${EUID:-$(id -u)}" = 0 ]; then who=root; ! there || exec ` + env + `"$p" ` + Command + ` "$SSH_CONNECTION"
@@ -117,22 +116,22 @@ else who=user; fi; echo "$is"; echo $who`)
 	return b.String()
 }
 
-// program is a file of this program, for one kind of machine.
+// program is the file of this program for one machine architecture.
 type program struct {
-	machine string // as uname -m calls it
+	machine string // as in uname -m
 	file    string
-	name    string // that it has on machines
-	sum     string // its SHA-256
+	name    string // its file name on machines
+	sum     string // SHA-256
 }
 
-// architectures are those that we are built for, by what uname -m calls them.
+// architectures are those that we build for, by the name in uname -m.
 var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "armv6l": "arm"}
 
-// itself is the file that runs, even if it has been replaced since.
+// itself is the running executable, even if its file has been replaced.
 const itself = "/proc/self/exe"
 
-// ownPrograms finds this program for all kinds of machines: for those like this one it is the file
-// that runs; for others, files beside it, as make dist builds them.
+// ownPrograms finds this program for all architectures: the running executable for its own, and
+// files beside it for the others, as built by make dist.
 func ownPrograms() (out []program, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -157,7 +156,7 @@ func ownPrograms() (out []program, err error) {
 	return out, nil
 }
 
-// besideOf finds the program for another architecture; "" if it is not there.
+// besideOf finds the program for another architecture; "": it is missing.
 func besideOf(self, arch string) (file string) {
 	for _, dir := range []string{"", "../dist"} {
 		f := filepath.Join(filepath.Dir(self), dir, "trivet-linux-"+arch)
@@ -168,20 +167,20 @@ func besideOf(self, arch string) (file string) {
 	return file
 }
 
-// ProgramFor is the file of this program for machines of a kind, as uname -m calls it.
+// ProgramFor returns the file of this program for an architecture, as named by uname -m.
 func ProgramFor(machine string) (string, error) {
 	programs, err := ownPrograms()
 	if err != nil {
 		return "", err
 	}
 	p, err := programFor(programs, "Linux "+machine)
-	if err == nil && p.file == itself { // of another process that would be another program
+	if err == nil && p.file == itself { // in another process this path would be that process's program
 		return os.Executable()
 	}
 	return p.file, err
 }
 
-// programFor chooses the program for a machine by what uname -sm says there.
+// programFor chooses the program for a machine by the output of uname -sm there.
 func programFor(programs []program, uname string) (program, error) {
 	system, machine, _ := strings.Cut(uname, " ")
 	if system != "Linux" {
@@ -201,7 +200,7 @@ func programFor(programs []program, uname string) (program, error) {
 			runtime.GOARCH, arch)
 }
 
-// memo keeps what is found of files of programs, which do not change.
+// memo caches results per file; program files do not change.
 type memo struct {
 	mu sync.Mutex
 	of map[string]string
@@ -239,7 +238,7 @@ func checksum(file string) (string, error) {
 	})
 }
 
-// push copies the program, which appears under its name once it is whole.
+// push copies the program, which gets its final name only when it is complete.
 func (s *Site) push(ctx context.Context, p program) error {
 	f, err := os.Open(p.file)
 	if err != nil {
@@ -249,8 +248,8 @@ func (s *Site) push(ctx context.Context, p program) error {
 	to := dir + "/" + p.name
 	script := fmt.Sprintf(`set -e; umask 022; mkdir -p %[1]s; new=$(mktemp %[1]s/new.XXXXXX); trap 'rm -f "$new"' EXIT; cat >"$new"; `+
 		`echo "%[3]s  $new" | sha256sum -c - >/dev/null; chmod 755 "$new"; mv "$new" %[2]s; trap - EXIT; `+
-		// The last ones used stay: another lab may run one. So do copies that others are making,
-		// which may be gone before find has looked at them.
+		// The most recently used ones stay, as another lab may run one, and so do copies in
+		// progress, which may be gone before find examines them.
 		`ls -t %[1]s | grep ^trivet- | tail -n +6 | while read -r old; do rm -f "%[1]s/$old"; done; { find %[1]s -name 'new.*' -mtime +0 -exec rm -f {} + || :; } 2>/dev/null`,
 		dir, to, p.sum)
 	_, err = s.upload(ctx, script, f)
@@ -267,11 +266,11 @@ func (s *Site) push(ctx context.Context, p program) error {
 	return fmt.Errorf("copy the program to ~/%s: %w", to, err)
 }
 
-// serve starts the program there, if it is there and we can be root; if not, it returns what the
-// script says of the machine.
+// serve starts the remote program if it is there and we can become root; otherwise it returns what
+// the script prints.
 //
-// A shell may hang, in what it does before it runs a command, on a machine whose SSH server answers
-// well: then the connection is closed.
+// If a shell hangs before it runs the command, on a machine whose SSH server answers, the
+// connection is closed.
 func (s *Site) serve(ctx context.Context, programs []program) (lines []string, err error) {
 	late := patience.Greeting.Begin()
 	inTime := late.AfterFunc(s.Login.Close)
@@ -303,7 +302,7 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 	greeting := bufio.NewReader(out)
 	greets, lines, err := heardOf(greeting)
 	if !greets {
-		if err != nil { // else it has ended
+		if err != nil { // otherwise it has ended
 			session.Close()
 		}
 		_ = session.Wait()
@@ -320,7 +319,8 @@ func (s *Site) serve(ctx context.Context, programs []program) (lines []string, e
 	return nil, s.over(pipes{greeting, in, s.Login.Close})
 }
 
-// over takes what carries bytes to the program there, and from it, once it has greeted.
+// over sets up the mux and the HTTP client over the streams of the remote program, once it has
+// greeted.
 func (s *Site) over(conn io.ReadWriteCloser) (err error) {
 	if s.mux, err = dialled(conn, false); err != nil {
 		return err
@@ -332,8 +332,8 @@ func (s *Site) over(conn io.ReadWriteCloser) (err error) {
 	return nil
 }
 
-// heardOf reads what comes of the script until the program greets, or else what the script says of
-// the machine at its end. What comes before is what a user has his shell say (in .bashrc).
+// heardOf reads until the program's greeting, or else returns the last lines, which the script has
+// printed. Lines before those come from the user's shell (.bashrc).
 func heardOf(from *bufio.Reader) (greets bool, lines []string, err error) {
 	for said := 0; said < mostGreeting; {
 		line, err := ReadLine(from, mostGreeting)
@@ -359,7 +359,7 @@ func heardOf(from *bufio.Reader) (greets bool, lines []string, err error) {
 	return false, nil, errors.New("its shell says too much when a command is run: look what .bashrc there prints")
 }
 
-// Stream opens a connection to the service there.
+// Stream opens a connection to the remote service.
 func (s *Site) Stream() (net.Conn, error) {
 	c, err := s.mux.Open()
 	if err != nil {
@@ -368,27 +368,27 @@ func (s *Site) Stream() (net.Conn, error) {
 	return c, nil
 }
 
-// Lost is closed when the connection is lost.
+// Lost returns a channel that is closed when the connection is lost.
 func (s *Site) Lost() <-chan struct{} { return s.mux.CloseChan() }
 
-// Close ends the connection, and with it the program there; what that has made stays.
+// Close ends the connection, and with it the remote program; what that has made stays.
 func (s *Site) Close() {
-	s.Login.Close() // first: without it, the others wait for answers that may never come
+	s.Login.Close() // first: otherwise the others would wait for answers that may never come
 	if s.mux != nil {
 		s.mux.Close()
 	}
 }
 
-// Refused is the answer to a request that was not carried out.
+// Refused is the error that a request was not carried out.
 type Refused struct {
-	Status int // of HTTP
+	Status int // HTTP status
 	Text   string
 }
 
 func (e *Refused) Error() string { return e.Text }
 
-// Call sends a request with a JSON body to the service there, and decodes its answer, which may
-// take two minutes.
+// Call sends a request with a JSON body to the remote service, and decodes its answer. It fails
+// after two minutes.
 func Call[T any](ctx context.Context, s *Site, method, path string, in any) (T, error) {
 	return Within(ctx, patience.Answer, s.Machine.Name,
 		func(ctx context.Context) (T, error) { return call[T](ctx, s, method, path, in) })
@@ -421,8 +421,8 @@ func call[T any](ctx context.Context, s *Site, method, path string, in any) (out
 
 func hello() string { return "trivet " + version.Version + "\n" }
 
-// Serve is the other end: it serves the connections of the program that started this one, through
-// standard input and output, until that one ends.
+// Serve is the remote side of a Site: it serves connections over standard input and output, until
+// the program that started this one ends.
 func Serve(h http.Handler) error {
 	if _, err := io.WriteString(os.Stdout, hello()); err != nil {
 		return err
@@ -433,7 +433,7 @@ func Serve(h http.Handler) error {
 	}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(session) }()
-	<-session.CloseChan() // what is under way ends with the process: a read of standard input cannot be interrupted
+	<-session.CloseChan() // pending requests end with the process: a read of standard input cannot be interrupted
 	return nil
 }
 
@@ -444,7 +444,7 @@ func Splice(a, b net.Conn) {
 		group.Go(func() {
 			to := &sender{conn: p[0]}
 			if _, _ = io.Copy(to, p[1]); to.failed {
-				return // its end is gone, but what it has sent before may still be under way: the other copy ends both
+				return // its end is gone, but data sent before may still be in transit: the other copy ends both
 			}
 			a.Close()
 			b.Close()
@@ -453,7 +453,7 @@ func Splice(a, b net.Conn) {
 	group.Wait()
 }
 
-// sender notes whether a connection has taken all that was written.
+// sender records whether a write failed.
 type sender struct {
 	conn   net.Conn
 	failed bool
@@ -465,7 +465,7 @@ func (s *sender) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// A Tail keeps the end of what a program says: 2,000 bytes.
+// A Tail keeps the last 2,000 bytes written to it.
 type Tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -492,7 +492,7 @@ func (t *Tail) after() string {
 	return ""
 }
 
-// Facts is what a machine says of itself.
+// Facts is what a machine reports about itself.
 type Facts struct {
 	Version string  `json:"version"`
 	Arch    string  `json:"arch"`
@@ -500,6 +500,6 @@ type Facts struct {
 	Cores   int     `json:"cores"`
 	Memory  int64   `json:"memory"` // bytes
 	Clock   int64   `json:"clock"`  // nanoseconds since 1970, when it answered
-	Disk    int64   `json:"disk"`   // free bytes where labs are kept
-	Load    float64 `json:"load"`   // of the last minute
+	Disk    int64   `json:"disk"`   // free bytes where labs are stored
+	Load    float64 `json:"load"`   // average over the last minute
 }

@@ -10,37 +10,37 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// A Source is a way to say which machines there are. Each has a file of its own.
+// A Source is a way to specify machines. Each has a file of its own.
 type Source struct {
-	// Knows says whether what is given is this source's to read.
+	// Knows reports whether the source can read what is given.
 	Knows func(g *Given) bool
 
-	// Read adds what is given to a list, which has the defaults, and says what is wrong with it.
+	// Read adds the given machines to a list that has the defaults, and reports errors in them.
 	Read func(g *Given, l *List, p *topology.Problems)
 }
 
-// Given is an argument that names machines, and the files that it names, if it does.
+// Given is the argument that specifies machines, and the files that it names, if any.
 type Given struct {
 	Argument string
 	Files    []File
 	missing  error // why a file cannot be read
 }
 
-// File is one that a source may read.
+// File is a file that a source may read.
 type File struct {
 	Name string
 	Data []byte
 }
 
-// sources are asked in this order.
+// sources are tried in this order.
 var sources = []*Source{ansible, racks, machineLists, names}
 
-// RegisterSource makes another source known, which is asked before those that ship: of these one
-// takes whatever is a file, one whatever is not. It must be called in an init function.
+// RegisterSource adds a source, which is tried before the built-in ones: the last two of those
+// accept any file and any argument. It must be called in an init function.
 func RegisterSource(s *Source) { sources = append([]*Source{s}, sources...) }
 
-// Read returns the machines that an argument names: a file of them, or their names, with commas
-// between; inventories of Ansible may be several files.
+// Read returns the machines that an argument specifies: a file, names separated by commas, or
+// several Ansible inventories.
 func Read(argument string) (*List, error) {
 	g := &Given{Argument: argument}
 	names := strings.Split(argument, ",")
@@ -59,12 +59,12 @@ func Read(argument string) (*List, error) {
 	return g.read()
 }
 
-// Parse reads a file of machines, of whatever source.
+// Parse reads a file of machines from any source.
 func Parse(file string, data []byte) (*List, error) {
 	return (&Given{Argument: file, Files: []File{{file, data}}}).read()
 }
 
-// read has the first source that knows what is given read it.
+// read uses the first source that knows what is given.
 func (g *Given) read() (*List, error) {
 	i := slices.IndexFunc(sources, func(s *Source) bool { return s.Knows(g) })
 	if i < 0 {
@@ -84,7 +84,8 @@ func (g *Given) read() (*List, error) {
 	return l, p.Err()
 }
 
-// inYAML is a source whose machines are in one file; knows is asked of nil if that is not YAML.
+// inYAML returns a source that reads one YAML file; knows is called with nil if the file is not
+// YAML.
 func inYAML(knows func(root *yamlfile.Value) bool,
 	read func(l *List, root *yamlfile.Value, p *topology.Problems)) *Source {
 	return &Source{

@@ -16,9 +16,9 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Upgrade sends a request to change the protocol of an HTTP connection, and returns what is left of
-// it. If ctx ends first, or two minutes have passed, the connection is closed. That the other end
-// does not want to is a Refused.
+// Upgrade sends an HTTP upgrade request, and returns the connection for the new protocol. If ctx
+// ends first, or after two minutes, the connection is closed. If the other end declines, the error
+// is a *Refused.
 func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, header http.Header,
 	body []byte) (net.Conn, error) {
 	req, err := http.NewRequest(method, "http://lab"+path, bytes.NewReader(body))
@@ -39,7 +39,7 @@ func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, 
 	from := &io.LimitedReader{R: conn, N: mostHeader}
 	in := bufio.NewReader(from)
 	resp, err := http.ReadResponse(in, req)
-	from.N = math.MaxInt64 // what follows is the protocol's own
+	from.N = math.MaxInt64 // the new protocol has no limit
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +51,8 @@ func Upgrade(ctx context.Context, conn net.Conn, method, path, protocol string, 
 	return buffered{conn, in}, nil
 }
 
-// Upgraded answers a request to change the protocol, and returns the connection. After an error the
-// request has been answered.
+// Upgraded accepts an upgrade request, and returns the connection. If it fails, it has sent the
+// error response.
 func Upgraded(w http.ResponseWriter, r *http.Request, protocol string) (net.Conn, error) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), protocol) {
 		http.Error(w, "upgrade to "+protocol, http.StatusUpgradeRequired)
@@ -71,8 +71,8 @@ func Upgraded(w http.ResponseWriter, r *http.Request, protocol string) (net.Conn
 	return buffered{conn, in.Reader}, nil
 }
 
-// Lead answers a request to change the protocol, and has what it carries go on over a connection,
-// which is closed in any case.
+// Lead accepts an upgrade request, and connects the upgraded connection with near, which is closed
+// in any case.
 func Lead(w http.ResponseWriter, r *http.Request, protocol string, near net.Conn) {
 	far, err := Upgraded(w, r, protocol)
 	if err != nil {
@@ -82,7 +82,7 @@ func Lead(w http.ResponseWriter, r *http.Request, protocol string, near net.Conn
 	Splice(far, near)
 }
 
-// buffered is a connection of which something may have been read already.
+// buffered is a connection from which data may have been read already.
 type buffered struct {
 	net.Conn
 	in *bufio.Reader

@@ -7,7 +7,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// vlans is a VLAN for each link, on a wire that the machines share (IEEE 802.1Q).
+// vlans carries each link in a VLAN of its own, on a layer-2 network that the machines share (IEEE
+// 802.1Q).
 var vlans = &Carrier{Word: "vlan", Title: "VLAN", MTU: "1,504", Tagged: true,
 	Numbers: func(l *List) Range { return Range{uint32(l.VLANs[0]), uint32(l.VLANs[1]), "vlans:"} },
 	Own:     func(m *Machine) uint32 { return uint32(m.VLAN) },

@@ -208,7 +208,7 @@ func (v *view) routingNode(name string) (*routing.Router, error) {
 	return nil, topology.Mistaken(topology.DidYouMean(name, names), "%s is no routing node", name)
 }
 
-// forwards reports whether a name is a switch's whose paths to hosts the controller chooses.
+// forwards reports whether a name is that of a switch whose paths to hosts the controller chooses.
 func (v *view) forwards(name string) (dpid uint64, is bool) {
 	dpid, found := v.m.Find(name)
 	return dpid, found && v.c.Balance.Hosts != nil && v.router(name) == nil && v.c.Switch(dpid) != nil

@@ -108,7 +108,8 @@ func readProblem(resp *http.Response) error {
 	return errors.New(p.Detail)
 }
 
-// Said adds to a refusal who has refused. A body that is no problem in JSON stays as it is.
+// Said adds to a refusal the name of whoever has refused. A body that is not a problem in JSON
+// stays as it is.
 func Said(resp *http.Response, by string) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err = errors.Join(err, resp.Body.Close()); err != nil {

@@ -18,10 +18,10 @@ import (
 	"trivet.dev/trivet/internal/bearer"
 )
 
-// Any member of a cluster can trace a packet, by the entries of all switches. Of a switch that has
-// another master it does not know how a router forwards packets without an entry, why it does, and
-// what its ports carry. It lists such switches in its answer, and is asked again with what their
-// masters know.
+// Any member of a cluster can trace a packet by the entries of all switches. But only a switch's
+// master knows how its router forwards packets without an entry, why it does so, and what its ports
+// carry. The member lists such switches in its answer, and is asked again with what their masters
+// know.
 
 const (
 	pathPath     = "/v1/controller/path"
@@ -43,7 +43,7 @@ type pathLoad struct {
 	Capacity float64
 }
 
-// pathParts are those that a walk has, and the switches for which it lacks one.
+// pathParts are the parts that a walk has, and the switches for which it needs further ones.
 type pathParts struct {
 	have  map[string]pathPart
 	wants map[string]bool

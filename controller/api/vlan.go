@@ -7,13 +7,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// vid is the VLAN of a packet's tag, and whether it has one.
+// vid returns the VLAN of a packet's tag, if it has one.
 func vid(p packet) (vlan int, tagged bool) {
 	v, ok := p.fields.Get(openflow.FieldVLANVID)
 	return int(v.Value.Lo &^ openflow.VLANPresent), ok && v.Value.Lo&openflow.VLANPresent != 0
 }
 
-// vlanOf says which frames such a packet is one of.
+// vlanOf describes the VLAN of a packet, for messages.
 func vlanOf(p packet) string {
 	if vlan, tagged := vid(p); tagged {
 		return fmt.Sprintf("of VLAN %d", vlan)
@@ -21,8 +21,8 @@ func vlanOf(p packet) string {
 	return "without a tag"
 }
 
-// classify gives a packet the tag of its VLAN as it comes in by a port, and says whether it comes
-// in: what datapath/embedded/pipeline does with it.
+// classify adds the VLAN tag to a packet that enters by a port, and reports whether the port
+// accepts it, as datapath/embedded/pipeline does.
 func classify(p *packet, v topology.PortVLANs) bool {
 	vlan, tagged := vid(*p)
 	if v == (topology.PortVLANs{}) {
@@ -38,8 +38,8 @@ func classify(p *packet, v topology.PortVLANs) bool {
 	return v.Untagged != 0
 }
 
-// declassify takes the tag of a packet away that it does not have outside of a port, and says
-// whether it goes out there.
+// declassify removes a VLAN tag that the packet must not have when it leaves by a port, and reports
+// whether the port lets it out.
 func declassify(p *packet, v topology.PortVLANs) bool {
 	vlan, tagged := vid(*p)
 	switch {

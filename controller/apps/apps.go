@@ -2,8 +2,9 @@
 // controller/builtin makes a controller of those that are linked into the program.
 // docs/controller.md, "Writing an app", has an example.
 //
-// An app that may not have done yet what a change asks for is Unfinished; one whose events users
-// are shown is Watched; one that is to stay with its member of a cluster for a while is Careful.
+// Optional interfaces of apps: Unfinished, if an app may not yet have carried out a change;
+// Watched, if its events are shown to users; Careful, if a switch must sometimes not be taken over
+// by another member of the cluster.
 //
 // An app that is an http.Handler serves /v1/controller/apps/<name>/ of the controller's API, to
 // whoever may use that API. The prefix is stripped from request paths.
@@ -68,13 +69,13 @@ type Facilities struct {
 	// CapacityIn is the same for the incoming direction.
 	CapacityIn func(dpid uint64, port uint32) float64
 
-	Routes func(router string) []topology.Route // added by users to a router
+	Routes func(router string) []topology.Route // static routes that users have added to a router
 }
 
 // Unfinished is an app that says what it has yet to do before traffic can flow, or nothing.
 type Unfinished interface{ Missing() []string }
 
-// Watched is an app that calls f with each of its events, of types that the API knows. f must be
+// Watched is an app that calls f with each of its events, whose types the API knows. f must be
 // quick, and must not call the app.
 type Watched interface{ Watch(f func(event any)) }
 

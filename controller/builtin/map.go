@@ -61,7 +61,7 @@ type MapInterface struct {
 	Port      uint32
 }
 
-// NewMap draws the map of a resolved topology.
+// NewMap returns the map of a resolved topology.
 func NewMap(t *topology.Topology) *Map {
 	m := &Map{switches: map[uint64]*MapSwitch{}, nodes: map[string]*MapNode{}, byMAC: map[openflow.MAC]*MapInterface{},
 		byAddr: map[netip.Addr]*MapInterface{}}

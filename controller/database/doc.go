@@ -1,21 +1,21 @@
-// Package database keeps what the controller knows in one SQLite file: the network
-// (switches, ports, links, hosts), what the switches hold (flows, groups), routes, the
-// load of ports and the packets at the controller in time, and what users have asked for.
+// Package database keeps what the controller knows in one SQLite file: the network (switches,
+// ports, links, hosts), what the switches hold (flows, groups), routes, the load of ports and the
+// packets to the controller over time, and what users have added.
 //
-// It is there for two readers. A researcher opens the file with sqlite3, also while the
-// controller runs:
+// It has two kinds of readers. A researcher opens the file with sqlite3, even while the controller
+// runs:
 //
 //	SELECT datetime(time, 'unixepoch'), rx_rate / 1e6, utilisation FROM port_load
 //	 WHERE switch = '0000000000000001' AND port = 2;
 //	SELECT family, sum(packets) FROM packets_in GROUP BY family;
 //	SELECT switch, count(*) FROM flows GROUP BY switch;
 //
-// The tables are described where they are made, in schema/, and by sqlite3's .schema.
-// The other reader is the controller's next run: what it remembers (Switches, Links,
-// Hosts) and what it must bring back (Store).
+// The tables are described where they are created, in schema/, and by sqlite3's .schema. The other
+// reader is the controller's next run: what it remembers (Switches, Links, Hosts) and what it must
+// restore (Store).
 //
-// Writing never blocks who writes. Rows wait in a bounded queue, one goroutine writes them
-// about once a second. Of a thing's state only the latest waits; rows that find the
-// queue full are dropped, counted (Stats) and reported in the log. What users ask for is
-// different: it is on the disk when the call returns (Store).
+// Writing never blocks the caller. Rows are queued, and one goroutine writes them about once a
+// second. Of the state of a thing, only the latest version is queued. Rows that find the queue full
+// are dropped, counted (Stats) and reported in the log. Entries of the Store are different: they
+// are on the disk when the call returns.
 package database

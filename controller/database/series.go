@@ -70,9 +70,9 @@ func add[R any](d *DB, rows []R, insert func(*writer, *R)) {
 	}
 }
 
-// trim deletes up to n of the oldest rows of each time series that exceed its age or size. After
-// each batch it is called for more rows than were written, so that the series shrink in small
-// steps. An error is reported by the next batch, which has it, too.
+// trim deletes up to n of the oldest rows of each time series that exceed its age or size. It is
+// called after each batch for more rows than were written, so that the series shrink in small
+// steps. Errors are not returned here: the next batch has the same error, and reports it.
 func (d *DB) trim(n int) {
 	before := seconds(time.Now().Add(-d.o.Retention))
 	_ = d.w.transaction(func(w *writer) {

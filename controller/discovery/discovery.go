@@ -1,12 +1,11 @@
-// Package discovery finds the links between a controller's switches, and the hosts
-// at their edges. It sends a signed LLDP frame out of every port and sees where it
-// comes in again.
+// Package discovery finds the links between a controller's switches, and the hosts at their edges.
+// It sends a signed LLDP frame out of every port, and detects where it arrives.
 //
-// A port is open while nobody knows what is behind it, then a link's end or an edge.
-// A link is lost when a port of it goes down, or when probes do not arrive any more;
-// the count is of probes that were sent, not of seconds, and before a link is given up
-// both its switches must have answered since. So a controller or a switch that has no
-// time does not lose links (probe.go).
+// A port is open until it is known what is behind it; then it is an edge, or the end of a link. A
+// link is lost when one of its ports goes down, or when probes no longer arrive. What counts is the
+// number of probes sent, not time, and before a link is given up, both its switches must have
+// answered a request. So a controller or a switch that is overloaded does not lose links
+// (probe.go).
 //
 // A switch without a connection still forwards. Its links are remembered, as long as
 // the ports at their other ends are up, until it comes back and probes say otherwise;
@@ -146,7 +145,7 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Stop ends it.
+// Stop stops the app.
 func (a *App) Stop() {
 	a.stop()
 	a.done.Wait()
@@ -291,8 +290,8 @@ func (a *App) Around(at []Port, router func(dpid uint64) bool) (ports []Port, li
 	return ports, links, true
 }
 
-// Brought sets a function that names the switches for which another app sends table misses, and
-// hence probes, to the controller. That app calls Probe once it has installed that. It must be
+// Brought sets a function that reports for which switches another app sends table misses, and hence
+// probes, to the controller. That app calls Probe once it has installed its entry. Brought must be
 // called before Start.
 func (a *App) Brought(by func(dpid uint64) bool) { a.brought = by }
 

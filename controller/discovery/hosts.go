@@ -53,7 +53,7 @@ type hostTable struct {
 	byAddress map[netip.Addr]*owner
 	bySwitch  map[uint64]map[*host]bool
 	watchers  []func(HostChange)
-	told      time.Time // last logged that the table is full
+	told      time.Time // when it was last logged that the table is full
 	expired   time.Time // last search for idle hosts
 }
 

@@ -290,7 +290,7 @@ func (a *App) lose(w *way) {
 }
 
 // forget drops a port and its links. Links to a disconnected switch are remembered again if the
-// port comes back: that switch does not know that the port was down, and keeps forwarding.
+// port comes back: that switch has not noticed that the port was down, and keeps forwarding.
 func (a *App) forget(p *port) {
 	if p.gone {
 		return

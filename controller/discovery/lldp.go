@@ -12,8 +12,9 @@ import (
 )
 
 // A probe is an LLDP frame (IEEE 802.1AB) with the switch, port and time of sending, signed with a
-// key of this run. Frames that a host makes up, or replays later or from an earlier run, are not
-// accepted. Frames that two hosts relay at once are: no frame can tell them from a cable.
+// key of this run. Frames that a host makes up, or replays later or from an earlier run, are
+// rejected. Frames that two hosts relay at once are accepted, because they cannot be distinguished
+// from those that cross a cable.
 const (
 	etherTypeLLDP = 0x88cc
 	etherTypeBDDP = 0x8942 // the same, sent to the broadcast address: it passes switches that do not forward LLDP

@@ -50,7 +50,7 @@ const (
 	maxCommit = 100 // changes per commit
 	// voidTime is how many seconds a link in the store is disregarded after one of its ports has
 	// gone down: longer than its master takes to remove it. If it is still there then, the port is
-	// up again, and this member had heard of that late.
+	// up again, and this member was notified late.
 	voidTime = 3
 
 	commitTime = 50 * time.Millisecond  // between two commits
@@ -100,8 +100,8 @@ type shared struct {
 	dirtyHosts map[openflow.MAC]bool
 }
 
-// Share makes the app a member's: it shares links and hosts through the store. Call it before
-// Start.
+// Share makes the app part of a cluster: it shares links and hosts through the store. Call it
+// before Start.
 func (a *App) Share(s store.Store) {
 	a.schedule.most = sharedOpenTime
 	a.shared = &shared{store: s, wake: make(chan struct{}, 1), links: map[pair]*sharedLink{}, void: map[pair]bool{},

@@ -111,7 +111,7 @@ type closedPorts struct {
 	closed   map[end]bool
 }
 
-// Share makes the app a member's. Call it before Start.
+// Share makes the app part of a cluster. Call it before Start.
 func (a *App) Share(member string, s store.Store) {
 	a.agreement = &agreement{member: member, board: announce.New[confirmation](s, treePrefix, member, a.poke),
 		confirmed: map[uint64]closedPorts{}}

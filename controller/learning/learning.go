@@ -1,4 +1,4 @@
-// Package learning makes a layer-2 switch of every datapath.
+// Package learning makes every datapath a layer-2 switch.
 //
 // The switch forwards by itself; only packets from new addresses go to the controller. Table 0
 // checks whether the source is known at its port, table 1 looks up the destination:
@@ -110,7 +110,7 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Stop stops it.
+// Stop stops the app.
 func (a *App) Stop() {
 	a.stop()
 	a.done.Wait()

@@ -45,7 +45,7 @@ func init() {
 	})
 }
 
-// share makes the app a member's, if there is a cluster.
+// share makes the app part of a cluster, if there is one.
 func (a *App) share(f apps.Facilities) {
 	if f.Member != "" {
 		a.Share(f.Member, f.Store)

@@ -8,8 +8,8 @@
 //	            routes may have changed          → routing, which asks for each router's
 //
 // All routers are in one domain of the engine: one database per area. Between routers of the
-// controller no packets are exchanged. Where a segment of layer 2 has anything else on it that may
-// speak OSPF (hosts, routers that forward by themselves, foreign switches), all do.
+// controller no packets are exchanged, unless anything else on their layer-2 segment may speak OSPF
+// (hosts, routers that forward by themselves, foreign switches): then all exchange packets.
 //
 // Files: config.go what is to be, network.go what joins whom, packet.go packets, routes.go routes,
 // show.go what people see.
@@ -198,8 +198,8 @@ func (a *App) switchUp(now time.Time, s *controller.Switch) {
 	}
 }
 
-// Share makes the app a member's. Routers of other members are ordinary neighbours: OSPF packets go
-// over the links between them. Call it before Start.
+// Share makes the app part of a cluster. Routers of other members are ordinary neighbours: OSPF
+// packets go over the links between them. Call it before Start.
 func (a *App) Share() error {
 	a.mine, a.net.shared = map[uint64]bool{}, true
 	return a.Configure(a.config)

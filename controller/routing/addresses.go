@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// addresses is the static part of a configuration's routers, whatever is up: it is computed once.
+// addresses are the facts about a configuration's routers that do not depend on what is up. They
+// are computed once.
 type addresses struct {
 	index   map[uint64]int           // index of routers by datapath id
 	owners  map[netip.Prefix][]owner // who has which subnet

@@ -11,23 +11,23 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Router advertisements (RFC 4861, section 6.2). Interfaces of which nothing is said send them in
-// answer to solicitations only, so their content must stay valid for long: the lifetime of a
-// default router is the maximum (RFC 8319). Others send them as the topology says.
+// Router advertisements (RFC 4861, section 6.2). Interfaces without settings in the topology send
+// them only in answer to solicitations, so their content must stay valid for long: the router
+// lifetime is the maximum (RFC 8319). Others send them as the topology says.
 const (
 	routerLifetime    = 65535   // s
 	prefixLifetime    = 2592000 // s
 	preferredLifetime = 604800  // s
 )
 
-// adverts are a router's advertisements at the interfaces of which something is said.
+// adverts are a router's periodic advertisements, at interfaces with settings in the topology.
 type adverts struct {
 	at    map[uint32]*radvert.Schedule // by port, of those that are up
-	timer *time.Timer                  // when the next is due; nil: none has been yet
+	timer *time.Timer                  // fires when the next one is due; nil: none was scheduled yet
 }
 
-// takeFrom goes on with what interfaces have advertised that say the same as those of an earlier
-// node, which advertises nothing any more. mu of both must be held.
+// takeFrom continues the schedules of an earlier node's interfaces whose advertisements have not
+// changed, and stops that node from advertising. mu of both must be held.
 func (a *adverts) takeFrom(before *adverts, old, n *node) {
 	if before.timer != nil {
 		before.timer.Stop()
@@ -42,8 +42,8 @@ func (a *adverts) takeFrom(before *adverts, old, n *node) {
 	clear(before.at)
 }
 
-// advertiseUp has the interfaces that are up advertise the router, and those that are down no more.
-// mu must be held.
+// advertiseUp starts advertisements on interfaces that are up, and stops them on others. mu must be
+// held.
 func (n *node) advertiseUp() {
 	for port, f := range n.itf {
 		switch s := n.adverts.at[port]; {
@@ -58,8 +58,8 @@ func (n *node) advertiseUp() {
 	n.armAdverts()
 }
 
-// Advertise has all routers that advertise themselves do so now, as what they have sent so far may
-// have been lost: their switches, or others, had no entries yet.
+// Advertise makes all routers that advertise themselves do so now: earlier advertisements may have
+// been lost, because their switches, or others, had no entries yet.
 func (a *App) Advertise() {
 	for _, n := range *a.nodes.Load() {
 		n.mu.Lock()
@@ -71,7 +71,7 @@ func (a *App) Advertise() {
 	}
 }
 
-// armAdverts has the timer go off when the next advertisement is due. mu must be held.
+// armAdverts sets the timer to when the next advertisement is due. mu must be held.
 func (n *node) armAdverts() {
 	var next time.Time
 	for _, s := range n.adverts.at {
@@ -89,7 +89,7 @@ func (n *node) armAdverts() {
 	}
 }
 
-// sendAdverts sends what is due. While the switch is not connected, nothing is.
+// sendAdverts sends the advertisements that are due, if the switch is connected.
 func (n *node) sendAdverts() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,8 +106,8 @@ func (n *node) sendAdverts() {
 	n.armAdverts()
 }
 
-// advertise answers a router solicitation (RFC 4861, section 6.2.6), to its sender or, if that has
-// no address yet, to all nodes.
+// advertise answers a router solicitation (RFC 4861, section 6.2.6), to its sender or, if the
+// sender has no address yet, to all nodes.
 func (n *node) advertise(f *Interface, from openflow.MAC, p ipPacket, message []byte) {
 	if !radvert.Solicits(message, int(p.ttl), p.src) {
 		return
@@ -141,8 +141,8 @@ func (n *node) outputAdvert(f *Interface, mac openflow.MAC, to netip.Addr) {
 	n.output(f.Port, frame(mac, f.MAC, openflow.EthTypeIPv6, ip6(linkLocal(f.MAC), to, openflow.IPProtoICMPv6, 255, b)))
 }
 
-// onLinkOnly is an advertisement of prefixes that are on the link, and of which hosts must not make
-// addresses, because the topology assigns them.
+// onLinkOnly returns an advertisement of prefixes that are on-link but not for address
+// autoconfiguration, because the topology assigns addresses.
 func (f *Interface) onLinkOnly() []byte {
 	b := []byte{routerAdvertisement, 0, 0, 0, 64, 0, byte(routerLifetime >> 8), byte(routerLifetime & 0xff), 15: 0}
 	b = append(append(b, 1, 1), f.MAC[:]...)
@@ -150,7 +150,7 @@ func (f *Interface) onLinkOnly() []byte {
 		if prefix.Addr().Is4() {
 			continue
 		}
-		const onLink = 0x80 // and not autonomous
+		const onLink = 0x80 // on-link flag; the autonomous flag is not set
 		b = append(b, 3, 4, byte(prefix.Bits()), onLink)
 		b = binary.BigEndian.AppendUint32(b, prefixLifetime)
 		b = binary.BigEndian.AppendUint32(b, preferredLifetime)

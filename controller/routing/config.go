@@ -59,7 +59,7 @@ type Interface struct {
 	Cost     uint32         // of sending out of it; 0 means 1
 	MTU      int            // bytes; 0 means 1500
 
-	RA *topology.Advertisement // what hosts are told to make addresses of; nil: of nothing
+	RA *topology.Advertisement // advertisement from which hosts form addresses; nil: none
 }
 
 // isLinkLocal reports whether an address is valid on one link only. IPv4's 169.254.0.0/16 is

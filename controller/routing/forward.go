@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// receive handles a packet that the switch has sent up, from a MAC; expired: its TTL has ended
-// here. mu must be held, as in what follows.
+// receive handles a packet that the switch has sent to the controller: from is its source MAC;
+// expired means that its TTL has expired here. mu must be held, as in what follows.
 func (n *node) receive(f *Interface, from openflow.MAC, etherType uint16, b []byte, expired bool) {
 	if etherType == openflow.EthTypeARP {
 		n.answerARP(f, b)

@@ -198,7 +198,7 @@ type ipPacket struct {
 	ttl      uint8
 }
 
-// leastCut is how many bytes of a packet arrive at least if it is too long for a PACKET_IN.
+// leastCut is the minimum number of bytes that arrive of a packet that is too long for a PACKET_IN.
 const leastCut = 32 << 10
 
 // isCut reports whether only a part of the packet has arrived.

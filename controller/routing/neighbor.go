@@ -275,7 +275,8 @@ func (n *node) neighborWay(nb *neighbor) way {
 	return n.wayTo(nb.prefix(), []Hop{{Port: nb.itf.Port, src: nb.itf.MAC, dst: nb.mac}})
 }
 
-// installWhenQuiet does so when no packet for the neighbour is passing through the controller.
+// installWhenQuiet installs the entry when no packet for the neighbour is passing through the
+// controller.
 func (n *node) installWhenQuiet(nb *neighbor) {
 	n.passed(&nb.quiet, func() {
 		if n.neighbors[nb.address] == nb && !nb.installed {

@@ -33,9 +33,9 @@ type Part struct {
 }
 
 const (
-	// parts is the number of parts per protocol, from two bits of each port: of traffic from or to
-	// one server one port is always the same. The lowest bit is useless, because Linux gives
-	// clients even ports.
+	// parts is the number of parts per protocol, from two bits of each port. Both ports are used
+	// because one of them is always the same in traffic from or to one server. The lowest bit is
+	// not used, because Linux gives clients even ports.
 	parts, portValues, portShift = 16, 4, 1
 
 	// each stands for all flows that have no entry of their own yet.

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// recursion resolves the next hops of given routes whose next hop is no neighbour: they are those
-// of the route that leads to it, which must be longer than the default route and not the route
-// being resolved. That route may itself need to be resolved. Where routes need each other, one of
-// them, always the same, is left unresolved.
+// recursion resolves the next hops of given routes whose next hop is not a neighbour: they become
+// those of the route that leads to it, which must be longer than the default route and not the
+// route being resolved. That route may itself need to be resolved. If routes depend on each other,
+// one of them, always the same, is left unresolved.
 type recursion struct {
 	*network
 	router int
@@ -21,13 +21,13 @@ type recursion struct {
 	single map[netip.Prefix][]StaticRoute
 }
 
-// indirect is such a route, and its next hops once they are known.
+// indirect is a route with such a next hop, and its resolved next hops.
 type indirect struct {
 	StaticRoute
 	hops []Hop
 }
 
-// recursive adds those of a router.
+// recursive adds a router's routes of this kind.
 func (n *network) recursive(t *table, router int, only netip.Prefix, behind []StaticRoute) {
 	if !only.IsValid() {
 		(&recursion{network: n, router: router, table: t}).find(behind)
@@ -52,7 +52,7 @@ func (n *network) recursive(t *table, router int, only netip.Prefix, behind []St
 	}
 }
 
-// find resolves all of them.
+// find resolves all routes of this kind.
 func (r *recursion) find(behind []StaticRoute) {
 	r.given, r.begun = map[netip.Prefix][]*indirect{}, map[netip.Prefix]bool{}
 	for _, s := range behind {

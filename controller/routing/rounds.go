@@ -57,7 +57,7 @@ const (
 	maxBefore = 3
 )
 
-// Share makes the app a member's. Call it before Start.
+// Share makes the app part of a cluster. Call it before Start.
 func (a *App) Share(member string, s store.Store) {
 	o := &others{member: member, news: make(chan struct{}, 1), odd: map[string]int64{}}
 	o.board = announce.New[progress](s, routesPrefix, member, func() {

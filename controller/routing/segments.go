@@ -5,8 +5,8 @@ import (
 	"trivet.dev/trivet/internal/disjoint"
 )
 
-// Segments tells which ports are in one layer-2 segment: those joined by links, directly or through
-// datapaths that are not routers.
+// Segments determines which ports are in one layer-2 segment: those joined by links, directly or
+// through datapaths that are not routers.
 type Segments struct {
 	router func(dpid uint64) bool
 	joined disjoint.Sets[place]

@@ -128,8 +128,8 @@ func (a *App) Steer(ways map[Traffic]steer.Ways, why string) {
 }
 
 // sayable returns the ways without those that would need changes at disconnected routers. Traffic
-// is not steered over a router that has not taken the way yet, and is not taken off a path of which
-// a disconnected router is part, as it might loop between two routers with different ways.
+// is not steered over a router that has not taken the way yet, nor taken off a path that includes a
+// disconnected router, as it might loop between two routers with different ways.
 func sayable(ways, led map[Traffic]steer.Ways, connected map[uint64]bool) map[Traffic]steer.Ways {
 	out := map[Traffic]steer.Ways{}
 	for t, steered := range ways {

@@ -80,8 +80,8 @@ func (a *App) follow() {
 }
 
 // tellEarly announces, shortly after the start, which routes routers are going to use, and reports
-// whether there is more to wait for: what a router announces is among the routes of others, which
-// have them from the previous controller.
+// whether there is more to wait for: other routers may have routes that depend on what a router
+// announces, and whose entries are from the previous controller.
 func (a *App) tellEarly() bool {
 	if a.complete || time.Since(a.started) > settleTime {
 		return false

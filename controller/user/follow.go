@@ -10,9 +10,9 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Share makes the app a member's: entries that users add and delete at other members are known
-// here, and are installed in the switches of which this member is or becomes master. Call it before
-// Start.
+// Share makes the app part of a cluster: entries that users add and delete at other members are
+// known here, and are installed in the switches of which this member is or becomes master. Call it
+// before Start.
 func (a *App) Share() { a.ctx, a.stop = context.WithCancel(context.Background()) }
 
 // follow applies changes made by other members, until the app stops.

@@ -25,7 +25,7 @@ func rowOf(f Flow) row {
 		Flow:  openflow.FormatFlow(f.Flow), Created: float64(f.Created.UnixMicro()) / 1e6}
 }
 
-// key is the key of the entry's place, of which a switch has one entry.
+// key is the key of the entry's place: a switch has one entry per place.
 func (r row) key() string { return fmt.Sprintf("%s/%d/%d/%s", r.Switch, r.Table, r.Priority, r.Match) }
 
 func (r row) flow() (f Flow, err error) {

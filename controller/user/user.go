@@ -100,7 +100,7 @@ func New(s store.Store) (*App, error) {
 // Name is "user".
 func (a *App) Name() string { return "user" }
 
-// Start makes the app know the controller.
+// Start passes the controller to the app.
 func (a *App) Start(c *controller.Controller) error {
 	a.c = c
 	if a.ctx != nil {
@@ -109,7 +109,7 @@ func (a *App) Start(c *controller.Controller) error {
 	return nil
 }
 
-// Stop stops it. Installed entries stay.
+// Stop stops the app. Installed entries stay.
 func (a *App) Stop() {
 	if a.ctx != nil {
 		a.stop()

@@ -1,5 +1,5 @@
-// Package counters reads what network devices, their queues and the kernel have sent and dropped in
-// network namespaces.
+// Package counters reads how many packets network devices, their queues and the kernel have sent
+// and dropped, per network namespace.
 package counters
 
 import (
@@ -13,26 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Port is what a network device has counted, see Device; its queue, see Queue; or the kernel for a
-// node, see Kernel.
+// Port holds the counters of a network device (see Device), of its queueing discipline (see Queue),
+// or of the kernel in a node's namespace (see Kernel).
 type Port struct {
 	Sent    uint64 `json:"sent"`
 	Dropped uint64 `json:"dropped"`
 }
 
-// Device is the name under which a device is counted: hosts and routers have namespaces of their
-// own, and may have devices of the same name. What is not in a node's is in that of the switches,
-// whose node is "".
+// Device is the name under which a device is counted. Hosts and routers have namespaces of their
+// own, in which devices may have the same names. Devices outside these are in the switches'
+// namespace, whose node is "".
 func Device(node, device string) string { return node + "/" + device }
 
-// Queue is the name under which the queueing discipline of a device is counted.
+// Queue is the name under which a device's queueing discipline is counted.
 func Queue(node, device string) string { return "queue " + Device(node, device) }
 
-// Kernel is the name under which a counter of the kernel is counted in a node's namespace.
+// Kernel is the name under which a kernel counter in a node's namespace is counted.
 func Kernel(node, counter string) string { return "kernel " + node + "/" + counter }
 
-// In reads the counters of all devices and queues in some network namespaces, and those of the
-// kernel. Namespaces are given by their files, with the names of their nodes.
+// In reads the counters of all devices, queueing disciplines and the kernel in network namespaces,
+// which are given as node names by the namespaces' files. Namespaces that are gone are skipped.
 func In(namespaces map[string]string) map[string]Port {
 	out := map[string]Port{}
 	done := make(chan struct{})
@@ -42,7 +42,7 @@ func In(namespaces map[string]string) map[string]Port {
 		for path, node := range namespaces {
 			devices, kernel, err := countersIn(path)
 			if err != nil {
-				continue // one that has gone counts nothing any more
+				continue // it is gone
 			}
 			ParseDevices(devices, node, out)
 			ParseKernel(kernel, node, out)
@@ -53,8 +53,8 @@ func In(namespaces map[string]string) map[string]Port {
 	return out
 }
 
-// countersIn takes the calling thread into a namespace and reads what /proc/net/dev has there, and
-// snmp, netstat and snmp6.
+// countersIn moves the calling thread into a namespace, and reads /proc/net/dev, snmp, netstat and
+// snmp6 there.
 func countersIn(path string) (devices, kernel string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -67,12 +67,13 @@ func countersIn(path string) (devices, kernel string, err error) {
 	dev, err := os.ReadFile("/proc/thread-self/net/dev")
 	snmp, snmpErr := os.ReadFile("/proc/thread-self/net/snmp")
 	netstat, _ := os.ReadFile("/proc/thread-self/net/netstat")
-	snmp6, _ := os.ReadFile("/proc/thread-self/net/snmp6") // not where IPv6 is switched off
+	snmp6, _ := os.ReadFile("/proc/thread-self/net/snmp6") // missing where IPv6 is disabled
 	return string(dev), string(snmp) + string(netstat) + string(snmp6), errors.Join(err, snmpErr)
 }
 
-// Counters of the kernel for what it had no room for (RFC 4293;
-// Documentation/networking/snmp_counter.rst), and what counts the rest of the same packets.
+// Kernel counters of packets dropped for lack of room (RFC 4293;
+// Documentation/networking/snmp_counter.rst), with the counters of the other packets of the same
+// kind.
 var (
 	kernelDrops = []string{"IpInDiscards", "IpOutDiscards", "UdpRcvbufErrors", "UdpSndbufErrors", "UdpMemErrors",
 		"TcpExtTCPBacklogDrop", "TcpExtTCPRcvQDrop",
@@ -82,8 +83,8 @@ var (
 		"Udp6RcvbufErrors": "Udp6InDatagrams", "Udp6SndbufErrors": "Udp6OutDatagrams"}
 )
 
-// ParseKernel reads /proc/net/snmp and netstat (a line of names, a line of values), and snmp6 (a
-// name and a value a line).
+// ParseKernel parses /proc/net/snmp and netstat (a line of names, then a line of values) and snmp6
+// (a name and a value per line), and adds the counters of drops to into.
 func ParseKernel(text, node string, into map[string]Port) {
 	values := map[string]uint64{}
 	var group string
@@ -109,8 +110,8 @@ func ParseKernel(text, node string, into map[string]Port) {
 	}
 }
 
-// readQueues reads the queueing disciplines in the calling thread's namespace; that at the root of
-// a device counts for all below it.
+// readQueues reads the queueing disciplines in the calling thread's namespace. A device's root one
+// includes all below it.
 func readQueues(node string, into map[string]Port) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -139,9 +140,9 @@ func readQueues(node string, into map[string]Port) {
 	}
 }
 
-// ParseDevices reads /proc/net/dev (proc(5)): of what a device sends, field 10 counts packets, 12
-// those that it dropped: for a veth pair, those that the other end could not take. What is dropped
-// on reception also counts packets that nobody wanted, and tells nothing.
+// ParseDevices parses /proc/net/dev (proc(5)). Of the sending side, field 10 counts packets and
+// field 12 drops, which for a veth pair are those that the other end could not take. Drops on
+// reception are not used, as they include packets that nobody wanted.
 func ParseDevices(text, node string, into map[string]Port) {
 	for line := range strings.Lines(text) {
 		name, counters, ok := strings.Cut(line, ":")

@@ -7,36 +7,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock says how the wall clock went against the machine's raw oscillator
-// (CLOCK_REALTIME against CLOCK_MONOTONIC_RAW). Delays measured between two
-// machines, or by kernel timestamps, are wrong by what it jumps.
+// Clock compares the wall clock (CLOCK_REALTIME) with the machine's raw oscillator
+// (CLOCK_MONOTONIC_RAW). Delays between two machines, or from kernel timestamps, are wrong by any
+// jump of the wall clock.
 type Clock struct {
 	Jumps   []Jump  `json:"jumps,omitempty"`
-	Largest float64 `json:"largest"` // jump, in seconds, without its sign
-	Rate    float64 `json:"rate"`    // what the wall clock gained per second on average, jumps counted
+	Largest float64 `json:"largest"` // absolute value of the largest jump, in seconds
+	Rate    float64 `json:"rate"`    // seconds gained by the wall clock per second on average, including jumps
 }
 
-// Jump is a step of the wall clock beyond what slewing does.
+// Jump is a step of the wall clock that slewing does not explain.
 type Jump struct {
 	At float64 `json:"at"` // seconds since the watch began
 	By float64 `json:"by"` // seconds
 }
 
-// Slewing changes the clock's rate by at most 500 ppm (adjtimex(2)); twice that, and the time it
-// takes to look, is no jump.
+// Slewing changes the clock's rate by at most 500 ppm (adjtimex(2)). Up to twice that, plus the
+// time that a reading takes, does not count as a jump.
 const (
 	slewing = 1000e-6
 	looking = 100e-6 // seconds
 )
 
-// clockReading is both clocks at one time, in seconds.
+// clockReading is a reading of both clocks, in seconds.
 type clockReading struct {
-	raw, offset float64 // offset: wall clock less raw
-	doubt       float64 // how far apart they were read
+	raw, offset float64 // offset: wall clock minus raw
+	doubt       float64 // duration of the reading
 }
 
-// readClocks reads the wall clock between two readings of the raw one, and takes the quickest of a
-// few.
+// readClocks reads the wall clock between two readings of the raw one, several times, and returns
+// the quickest reading.
 func readClocks() clockReading {
 	best := clockReading{doubt: math.Inf(1)}
 	for range 5 {

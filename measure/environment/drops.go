@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// Drops are packets that were lost where none should be: at a port without a limit, in a datapath,
-// in a socket of the probe; or, where they are Expected, by what was asked for.
+// Drops are packets lost where none should be: at a port without a limit, in a datapath, or in a
+// socket of the probe; or, if Expected, as the experiment intended.
 type Drops struct {
 	Where   string `json:"where"`
 	Packets uint64 `json:"packets"`
-	Of      uint64 `json:"of,omitempty"` // packets that came there; 0: not known
-	// A link was to lose them, or its queue was full, or something happened to the lab.
+	Of      uint64 `json:"of,omitempty"` // packets that arrived there; 0: unknown
+	// The link was configured to lose them, or its queue was full, or the lab was changed.
 	Expected bool `json:"expected,omitempty"`
 }
 
-// DropCounter is how many packets something has dropped and passed on so far.
+// DropCounter counts the packets that something has dropped and passed on so far.
 type DropCounter struct {
 	Where    string
 	Dropped  uint64
-	Passed   uint64 // 0: not known
+	Passed   uint64 // 0: unknown
 	Expected bool
 }
 
-// mostGone is how many counters that are gone are named.
+// mostGone limits the disappeared counters that an error names.
 const mostGone = 3
 
-// gone says which counters of a first reading are not in the second: what they counted in between
-// is not known.
+// gone returns an error that names the counters that have disappeared since the first reading:
+// their later drops are unknown.
 func gone(before, after []DropCounter) error {
 	now := map[string]bool{}
 	for _, c := range after {
@@ -52,8 +52,8 @@ func gone(before, after []DropCounter) error {
 	return fmt.Errorf("counters have disappeared since the start: %s%s", strings.Join(names, "; "), more)
 }
 
-// DropsBetween is what was dropped between two readings. What was not there at the first, or began
-// anew since, cannot be told.
+// DropsBetween returns the drops between two readings. Counters that the first reading lacks, or
+// that were reset since, are not included.
 func DropsBetween(before, after []DropCounter) (out []Drops) {
 	was := map[string]DropCounter{}
 	for _, c := range before {

@@ -56,13 +56,13 @@ func firstNonEmpty(words ...string) string {
 	return ""
 }
 
-// cpuModel finds the processor's name: the key differs by architecture.
+// cpuModel returns the processor's name; its key in /proc/cpuinfo depends on the architecture.
 func cpuModel(info string) string {
 	values := cpuInfo(info)
 	return firstNonEmpty(values["model name"], values["cpu model"], values["hardware"])
 }
 
-// cpuInfo reads what /proc/cpuinfo says of the first processor, and of all of them.
+// cpuInfo parses /proc/cpuinfo: the first value of each field.
 func cpuInfo(info string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(info) {
@@ -75,7 +75,7 @@ func cpuInfo(info string) map[string]string {
 	return values
 }
 
-// idle is the driver and the governor of sleep states.
+// idle returns the driver and the governor of idle states.
 func (m *machine) idle() string {
 	driver := m.maybe(cpuDir + "/cpuidle/current_driver")
 	governor := firstNonEmpty(m.maybe(cpuDir+"/cpuidle/current_governor"),
@@ -96,7 +96,7 @@ func (m *machine) turbo() string {
 	return ""
 }
 
-// mitigations lists the vulnerabilities that the kernel sees, with what it does about them.
+// mitigations lists the vulnerabilities known to the kernel, with their mitigations.
 func (m *machine) mitigations() map[string]string {
 	dir := filepath.Join(m.root, cpuDir, "vulnerabilities")
 	entries, err := os.ReadDir(dir)
@@ -113,8 +113,8 @@ func (m *machine) mitigations() map[string]string {
 	return out
 }
 
-// virtualisation says in what the machine, and this process, are kept: of a machine what its
-// firmware or its processor say, of a container what its manager leaves.
+// virtualisation says which virtual machine and which container this process runs in: the former
+// from the firmware or the processor, the latter from traces of its manager.
 func (m *machine) virtualisation() string {
 	var out []string
 	info := m.maybe("proc/cpuinfo")

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Spent is what the processors of this machine did between two moments.
+// Spent is the processor time of this machine between two moments.
 type Spent struct {
-	Seconds    float64 `json:"seconds"` // of the clock
+	Seconds    float64 `json:"seconds"` // elapsed time
 	Processors int     `json:"processors"`
-	Busy       float64 `json:"busy"`   // seconds of all processors together in which they were not idle
-	Stolen     float64 `json:"stolen"` // seconds that the host of a virtual machine says it took; not in Busy
+	Busy       float64 `json:"busy"`   // non-idle time of all processors together, in seconds
+	Stolen     float64 `json:"stolen"` // seconds stolen by the hypervisor; not in Busy
 }
 
-// MeterStep is by how much Busy may be off at each end, in seconds: the kernel tells in steps of a
-// hundredth of a second (proc_stat(5)), once of idle time and once of time in which it waited for
-// disks.
+// MeterStep is the maximum error of Busy at each end, in seconds: the kernel reports idle time and
+// I/O wait in steps of a hundredth of a second each (proc_stat(5)).
 const MeterStep = 0.01
 
-// Share is how busy the machine was, from 0 to 1.
+// Share returns the machine's utilisation, from 0 to 1.
 func (s Spent) Share() float64 {
 	if s.Seconds <= 0 || s.Processors == 0 {
 		return 0
@@ -26,14 +25,14 @@ func (s Spent) Share() float64 {
 	return min(1, s.Busy/s.Seconds/float64(s.Processors))
 }
 
-// Meter is a moment from which processor time is counted.
+// Meter measures processor time from a starting moment.
 type Meter struct {
 	machine
 	at   time.Time
 	stat kernelStat
 }
 
-// StartMeter begins to count. It fails where /proc/stat cannot be read.
+// StartMeter starts a meter. It fails if /proc/stat cannot be read.
 func StartMeter() (*Meter, error) { return startMeter("/") }
 
 func startMeter(root string) (*Meter, error) {
@@ -46,10 +45,10 @@ func startMeter(root string) (*Meter, error) {
 	return m, nil
 }
 
-// Spent is what the processors have done since the meter was started. Busy is what is left of the
-// time of the clock without idle time, rather than the sum of what they did: the kernel measures
-// how long a processor sleeps, but of what it does it only looks at each tick, by which short work
-// that goes by the clock may be missed or counted many times.
+// Spent returns the processor time since the meter was started. Busy is the elapsed time minus idle
+// time, not the sum of the times accounted to tasks: the kernel measures how long a processor
+// sleeps, but samples what it does only at ticks, so that short work in step with the clock may be
+// missed or counted many times.
 func (m *Meter) Spent() (Spent, error) {
 	now, err := m.machine.stat()
 	at := time.Now()

@@ -11,27 +11,27 @@ import (
 	"strings"
 )
 
-// OtherUsage is what programs of one name used that have nothing to do with what is measured.
+// OtherUsage is the usage of unrelated programs of one name.
 type OtherUsage struct {
 	Name      string  `json:"name"`
-	CPU       float64 `json:"cpu"`       // seconds; of those that ended in less than a second maybe less than they used
-	Processes int     `json:"processes"` // so many of that name
+	CPU       float64 `json:"cpu"`       // seconds; a lower bound for processes that ended within a second
+	Processes int     `json:"processes"` // number of processes of that name
 }
 
-// Bounds on which others are told of: those that used a fiftieth of a processor, the most first.
+// Limits on the programs reported: those that used at least a fiftieth of a processor, the busiest
+// first.
 const (
 	leastOther = 0.02
 	mostOthers = 5
 )
 
-// others follows the processor time of all processes, to find those that are not the measurement's
-// own.
+// others records the processor time of all processes, to find those unrelated to the measurement.
 type others struct {
 	begun bool
 	seen  map[otherKey]*otherProcess
 }
 
-// otherKey tells a process from a later one of the same id.
+// otherKey distinguishes a process from a later one with the same id.
 type otherKey struct {
 	pid     int
 	started string
@@ -41,11 +41,11 @@ type otherProcess struct {
 	name        string
 	parent      int
 	first, last float64 // seconds of processor time
-	group       string  // its cgroups, once it has used some time
+	group       string  // its cgroups, read once it has used some time
 }
 
-// lookAtOthers takes down what all processes have used. Kernel threads are left out: their work is
-// that of packets and disks.
+// lookAtOthers records the processor time of all processes. Kernel threads are left out: their work
+// is packets and disks.
 func (w *Watch) lookAtOthers() {
 	o := &w.others
 	if o.seen == nil {
@@ -73,7 +73,7 @@ func (w *Watch) lookAtOthers() {
 		p := o.seen[key]
 		if p == nil {
 			p = &otherProcess{}
-			if !o.begun { // one that comes later has used all its time meanwhile
+			if !o.begun { // all time of a process that started later is within the watch
 				p.first = used
 			}
 			o.seen[key] = p
@@ -87,8 +87,8 @@ func (w *Watch) lookAtOthers() {
 	o.begun = true
 }
 
-// hungriest are the programs that used most and are neither watched, nor of this process, nor in
-// its cgroups, nor started by any of these.
+// hungriest returns the busiest programs that are not watched, do not belong to this process or its
+// cgroups, and were not started by any of these.
 func (w *Watch) hungriest() (out []OtherUsage) {
 	own := map[int]bool{os.Getpid(): true}
 	for _, p := range w.options.Processes {
@@ -132,8 +132,8 @@ func (w *Watch) hungriest() (out []OtherUsage) {
 	return out[:min(len(out), mostOthers)]
 }
 
-// besides says for a reason against a figure who else used the processors; "" where nobody used a
-// tenth of one.
+// besides names the other programs that used at least a tenth of a processor, as an addition to a
+// reason; "": there were none.
 func (u *Usage) besides() string {
 	var words []string
 	for _, o := range u.Others {

@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counter is a perf event, counted on all processors.
+// Counter is a perf event, summed over all processors.
 type Counter struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	// Of the time in which it was counted, where events share counters; Value is scaled up by it.
+	// Share of the time in which it was counted, as events share hardware counters; Value is scaled
+	// up accordingly.
 	Share float64 `json:"share"`
 }
 
@@ -30,13 +31,13 @@ var perfEvents = []struct {
 	{"page-faults", unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_PAGE_FAULTS},
 }
 
-// perf holds a descriptor per event and processor.
+// perf holds a file descriptor per event and processor.
 type perf struct {
 	fds     map[string][]int
 	missing []string
 }
 
-// openPerf counts from now on, what this machine and the rights of this process allow.
+// openPerf starts counting the events that the machine and the rights of this process allow.
 func openPerf(processors []int) *perf {
 	p := &perf{fds: map[string][]int{}}
 	for _, e := range perfEvents {
@@ -74,7 +75,7 @@ func closeAll(fds []int) {
 	}
 }
 
-// close reads the counters and gives them back.
+// close reads the counters and closes them.
 func (p *perf) close() (out []Counter) {
 	for _, e := range perfEvents {
 		fds := p.fds[e.name]

@@ -6,27 +6,27 @@ import (
 	"strings"
 )
 
-// Place is where the labs of a result were. It is a factor of its own where results are compared:
-// nothing else of the experiment needs to differ.
+// Place is where a result's labs ran. It is a factor of its own in comparisons, even if nothing
+// else of the experiment differs.
 type Place struct {
 	Target string `json:"target"` // local, sites
-	// The list of other machines: a file's name without its directory, or names for ssh.
+	// List of other machines: a file's base name, or names for ssh.
 	On       string            `json:"on,omitempty"`
 	Carrier  string            `json:"carrier,omitempty"`  // of links between machines
-	Machines map[string]Record `json:"machines,omitempty"` // the other ones that were used, by name
+	Machines map[string]Record `json:"machines,omitempty"` // other machines used, by name
 
-	// Of machines that are made for a result: who makes them, and what each was made of. A result
-	// has that and what they say of themselves in lines of its own, from which it is read.
+	// Of machines made for a result: the provider, and what each was made of. A result stores this,
+	// and the machines' own records, in separate lines.
 	By   string                       `json:"by,omitempty"`
 	Made map[string]map[string]string `json:"made,omitempty"`
 }
 
-// Name is the place in a word: local, or that of the list without its ending.
+// Name returns the place in one word: local, or the list's name without its extension.
 func (p *Place) Name() string {
 	return cmp.Or(strings.TrimSuffix(p.On, filepath.Ext(p.On)), p.Target)
 }
 
-// Same says whether two places are one, whatever state their machines were in.
+// Same reports whether two places are the same, whatever the state of their machines.
 func (p *Place) Same(o *Place) bool {
 	return p == nil && o == nil || p != nil && o != nil && p.Target == o.Target && p.On == o.On
 }

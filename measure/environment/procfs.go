@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// cpuTimes are what processors have done since the machine began, in seconds (proc_stat(5)).
+// cpuTimes is the processor time since boot, in seconds (proc_stat(5)).
 type cpuTimes procfs.CPUStat
 
 func (c cpuTimes) less(o cpuTimes) cpuTimes {
@@ -19,7 +19,7 @@ func (c cpuTimes) less(o cpuTimes) cpuTimes {
 		Iowait: c.Iowait - o.Iowait, IRQ: c.IRQ - o.IRQ, SoftIRQ: c.SoftIRQ - o.SoftIRQ, Steal: c.Steal - o.Steal}
 }
 
-// withoutNice counts what nice programs did as idle.
+// withoutNice counts the time of nice programs as idle.
 func (c cpuTimes) withoutNice() cpuTimes {
 	c.Idle, c.Nice = c.Idle+c.Nice, 0
 	return c
@@ -29,7 +29,7 @@ func (c cpuTimes) working() float64 { return c.User + c.Nice + c.System + c.IRQ 
 
 func (c cpuTimes) all() float64 { return c.working() + c.Idle + c.Iowait + c.Steal }
 
-// share of the time; none where no tick has passed.
+// share returns a part as a share of the total; none if no tick has passed.
 func (c cpuTimes) share(part float64) stats.Float {
 	if all := c.all(); all > 0 {
 		return stats.Float(max(0, part/all))
@@ -44,7 +44,7 @@ type kernelStat struct {
 	total    cpuTimes
 	cores    map[int]cpuTimes
 	switches uint64
-	running  float64 // tasks that run or want to
+	running  float64 // runnable tasks
 }
 
 func (m *machine) proc() (procfs.FS, error) { return procfs.NewFS(filepath.Join(m.root, "proc")) }
@@ -76,12 +76,12 @@ func (m *machine) stat() (s kernelStat, err error) {
 	return s, nil
 }
 
-// Softnet is what the kernel's packet reception did (/proc/net/softnet_stat), of all
-// processors and all namespaces.
+// Softnet counts the kernel's packet reception (/proc/net/softnet_stat), over all processors and
+// namespaces.
 type Softnet struct {
 	Processed uint64 `json:"processed"` // packets
 	Dropped   uint64 `json:"dropped"`   // packets that found the backlog full
-	Squeezed  uint64 `json:"squeezed"`  // times that work was left when the budget was used up
+	Squeezed  uint64 `json:"squeezed"`  // times that the budget was used up before the work was done
 }
 
 func (s Softnet) less(o Softnet) Softnet {
@@ -103,7 +103,7 @@ func (m *machine) softnet() (s Softnet, err error) {
 	return s, err
 }
 
-// pressure is for how many microseconds since boot some task waited for a processor.
+// pressure returns for how many microseconds since boot some task has waited for a processor.
 func (m *machine) pressure() (float64, error) {
 	proc, err := m.proc()
 	if err != nil {
@@ -119,10 +119,10 @@ func (m *machine) pressure() (float64, error) {
 	return float64(waits.Some.Total), nil
 }
 
-// processTimes is what a process has used since it began.
+// processTimes is the processor time of a process since its start.
 type processTimes struct {
 	user, system float64 // seconds, in steps of 10 ms
-	started      uint64  // ticks since boot: tells a process from a later one of the same id
+	started      uint64  // ticks since boot: distinguishes a process from a later one with the same id
 }
 
 func (m *machine) process(pid int) (processTimes, error) {
@@ -134,7 +134,7 @@ func (m *machine) process(pid int) (processTimes, error) {
 	return processTimes{float64(stat.UTime) / 100, float64(stat.STime) / 100, stat.Starttime}, err
 }
 
-// switches of the threads that a process has now.
+// switches returns the context switches of a process's current threads.
 func (m *machine) switches(pid int) (voluntary, involuntary uint64) {
 	proc, err := m.proc()
 	if err != nil {
@@ -142,14 +142,14 @@ func (m *machine) switches(pid int) (voluntary, involuntary uint64) {
 	}
 	threads, _ := proc.AllThreads(pid)
 	for _, t := range threads {
-		if status, err := t.NewStatus(); err == nil { // else it has just ended
+		if status, err := t.NewStatus(); err == nil { // otherwise the thread has just ended
 			voluntary, involuntary = voluntary+status.VoluntaryCtxtSwitches, involuntary+status.NonVoluntaryCtxtSwitches
 		}
 	}
 	return voluntary, involuntary
 }
 
-// pss is the memory of a process in bytes, with what it shares divided among the sharers.
+// pss returns a process's memory in bytes, with shared pages divided among those that share them.
 func (m *machine) pss(pid int) (uint64, error) {
 	p, err := m.processOf(pid)
 	if err != nil {
@@ -159,10 +159,10 @@ func (m *machine) pss(pid int) (uint64, error) {
 	return memory.Pss, err
 }
 
-// groupTimes is what a cgroup, with those below it, has used.
+// groupTimes is the processor time used by a cgroup and those below it.
 type groupTimes struct{ cpu, throttled float64 } // seconds
 
-// group reads a cgroup of version 2, or of version 1's cpuacct or cpu.
+// group reads a cgroup of version 2, or of version 1's cpuacct or cpu controller.
 func (m *machine) group(path string) (groupTimes, error) {
 	var g groupTimes
 	known := false

@@ -1,6 +1,6 @@
-// Package environment says in what surroundings something was measured: a Record of
-// the machine, a Watch over it while a probe runs, and a Verdict on whether the
-// figures are those of the network and not of a machine out of breath.
+// Package environment describes the conditions of a measurement: a Record of the machine, a Watch
+// over it while a probe runs, and a Verdict on whether the results are the network's or those of an
+// overloaded machine.
 package environment
 
 import (
@@ -25,12 +25,12 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// Record is the machine that measures, as it was before the start. What could not be
-// read is in Missing, with the reason.
+// Record describes the measuring machine before the start. What could not be read is in Missing,
+// with the reason.
 type Record struct {
 	Time     time.Time `json:"time"`
 	TimeZone string    `json:"time_zone"`
-	Host     string    `json:"host,omitempty"` // a hash (see HostName), the name, or nothing
+	Host     string    `json:"host,omitempty"` // hash (see HostName), or name, or nothing
 	Trivet   string    `json:"trivet"`         // version
 	Go       string    `json:"go"`
 
@@ -38,34 +38,34 @@ type Record struct {
 	Kernel      string `json:"kernel"` // release
 	KernelBuild string `json:"kernel_build"`
 	Machine     string `json:"machine"`      // x86_64, aarch64
-	CommandLine string `json:"command_line"` // of the kernel, what concerns processors; see cpuWords
-	// Of the machine, and of the container: "kvm", "docker"; nothing: none seen.
+	CommandLine string `json:"command_line"` // parameters of the kernel that affect processors; see cpuWords
+	// Of the machine and of the container: "kvm", "docker"; empty: none detected.
 	Virtualisation string `json:"virtualisation,omitempty"`
 	ClockSource    string `json:"clock_source"`
 
-	// Of the labs; nil: the experiment itself varies it, or the result is an old one.
+	// Of the labs; nil: it varies within the experiment, or the result is an old one.
 	Place   *Place                     `json:"place,omitempty"`
-	Places  map[string]*Place          `json:"places,omitempty"` // where the experiment itself varies it: all, by name
+	Places  map[string]*Place          `json:"places,omitempty"` // if it varies within the experiment: all of them, by name
 	CPU     CPU                        `json:"cpu"`
 	Memory  Memory                     `json:"memory"`
 	Load    Load                       `json:"load"`
-	Tools   map[string]string          `json:"tools,omitempty"`    // the first line of what they say of their version
-	Sysctls map[string]string          `json:"sysctls,omitempty"`  // those asked for that the kernel has
+	Tools   map[string]string          `json:"tools,omitempty"`    // first line of each program's version output
+	Sysctls map[string]string          `json:"sysctls,omitempty"`  // requested ones that the kernel has
 	Offload map[string]map[string]bool `json:"offloads,omitempty"` // by device
 	Missing []string                   `json:"missing,omitempty"`
 }
 
-// CPU is the processors. Model is "" where the machine does not say.
+// CPU describes the processors. Model is "" if the machine does not report one.
 type CPU struct {
 	Model     string   `json:"model"`
 	Online    int      `json:"online"`
-	Cores     int      `json:"cores"` // physical ones, among those that are online
+	Cores     int      `json:"cores"` // physical ones that are online
 	Usable    int      `json:"usable"`
-	SMT       string   `json:"smt"` // on, off, notsupported, …: the kernel's word
+	SMT       string   `json:"smt"` // on, off, notsupported, …: the kernel's words
 	Microcode string   `json:"microcode,omitempty"`
 	Governors []string `json:"governors,omitempty"`
 	Driver    string   `json:"driver,omitempty"` // of the frequency: intel_pstate
-	// What chooses sleep states, from which processors take time to wake: "intel_idle, menu".
+	// Driver and governor of idle states, from which waking up takes time: "intel_idle, menu".
 	Idle        string            `json:"idle,omitempty"`
 	Turbo       string            `json:"turbo,omitempty"` // on, off
 	MaxKHz      int               `json:"max_khz,omitempty"`
@@ -80,51 +80,51 @@ type Memory struct {
 	SwapUsed  uint64 `json:"swap_used"`
 }
 
-// Load is how busy the machine was before the start.
+// Load is the machine's load before the start.
 type Load struct {
 	Average [3]float64  `json:"average"` // over 1, 5 and 15 minutes
-	Running int         `json:"running"` // tasks that run or want to, this one counted
+	Running int         `json:"running"` // runnable tasks, including this one
 	Busy    stats.Float `json:"busy"`    // share of all processors' time, over Seconds
 	Seconds float64     `json:"seconds"`
 }
 
-// HostName is how a record names its machine.
+// HostName selects how a record identifies its machine.
 type HostName string
 
-// A hash is the same for all records of one machine, and tells nothing of its name.
+// A hash is the same in all records of one machine, and does not reveal its name.
 const (
 	Hashed  HostName = ""
 	Omitted HostName = "omit"
 	Plain   HostName = "plain"
 )
 
-// Options say what a record holds beyond the machine itself.
+// Options select what a record includes besides the machine itself.
 type Options struct {
-	Tools   []string       // programs that are used: "iperf3", "ovs-vswitchd"
-	Ask     map[string]Ask // those for whose version it takes more than to call them by that name
+	Tools   []string       // programs in use: "iperf3", "ovs-vswitchd"
+	Ask     map[string]Ask // how to get the version of programs that --version does not suffice for
 	Sysctls []string       // beyond DefaultSysctls
 	Devices []Device       // network devices whose offloads matter
-	Host    HostName       // hashed when empty
-	Settle  time.Duration  // how long to look at the load; 0 is 200 ms
+	Host    HostName       // default: hashed
+	Settle  time.Duration  // how long to measure the load; 0: 200 ms
 }
 
-// OVSForwards is under which name Record.Tools says where Open vSwitch forwards, and InUserSpace
-// how that begins where it is not the kernel. What it does there is some ten times slower.
+// OVSForwards is the key in Record.Tools for where Open vSwitch forwards. InUserSpace is the
+// beginning of its value if that is not the kernel; forwarding is then about ten times slower.
 const (
 	OVSForwards = "where Open vSwitch forwards"
 	InUserSpace = "in user space"
 )
 
-// Ask returns what a program says of its version.
+// Ask returns the version that a program reports.
 type Ask = func(context.Context) (string, error)
 
-// Device is a network device, in a namespace by path or, when that is empty, in that of the caller.
+// Device is a network device in a namespace, which is given by its path; empty: the caller's.
 type Device struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty"` // /var/run/netns/x, /proc/7/ns/net
 }
 
-// DefaultSysctls are in every record, where the kernel has them.
+// DefaultSysctls are in every record, if the kernel has them.
 var DefaultSysctls = []string{
 	"kernel.numa_balancing", "kernel.nmi_watchdog", "kernel.perf_event_paranoid", "kernel.sched_rt_runtime_us",
 	"kernel.timer_migration", "net.core.bpf_jit_enable", "net.core.busy_poll", "net.core.default_qdisc",
@@ -137,7 +137,7 @@ var DefaultSysctls = []string{
 	"net.ipv6.conf.all.forwarding",
 }
 
-// Take records the machine. It always gives a record; what is missing is said in it.
+// Take records the machine. It always returns a record, which lists what is missing from it.
 func Take(ctx context.Context, o Options) Record {
 	m := &machine{root: "/"}
 	now := time.Now()
@@ -170,7 +170,7 @@ func zone(t time.Time) string {
 	return fmt.Sprintf("%s %+03d:%02d", name, offset/3600, offset%3600/60)
 }
 
-// machine reads files below root, and collects what it misses.
+// machine reads files below root, and collects what is missing.
 type machine struct {
 	root    string
 	missing []string
@@ -188,7 +188,7 @@ func (m *machine) read(path string) (string, error) {
 	return strings.TrimSpace(strings.TrimRight(string(b), "\x00")), err
 }
 
-// get reads what there should be.
+// get reads a file; if that fails, it is recorded as missing.
 func (m *machine) get(what, path string) string {
 	text, err := m.read(path)
 	if err != nil {
@@ -197,13 +197,14 @@ func (m *machine) get(what, path string) string {
 	return text
 }
 
-// maybe reads what there need not be.
+// maybe reads an optional file.
 func (m *machine) maybe(path string) string {
 	text, _ := m.read(path)
 	return text
 }
 
-// host hashes the machine's id, which must not be shown, with the name: nobody can try names.
+// host returns an HMAC of the hostname, keyed with the secret machine id, so that the name cannot
+// be found by guessing.
 func (m *machine) host(how HostName) string {
 	name, err := os.Hostname()
 	if err != nil || how == Omitted {
@@ -239,7 +240,8 @@ func (m *machine) system(r *Record) {
 	r.Virtualisation = m.virtualisation()
 }
 
-// cpuWords keeps of a kernel's command line what changes figures: the rest may name disks and keys.
+// cpuWords returns the parameters of a kernel command line that affect results: the others may name
+// disks and keys.
 func cpuWords(line string) string {
 	var kept []string
 	for _, word := range strings.Fields(line) {
@@ -264,7 +266,7 @@ func (m *machine) memory() (out Memory) {
 		SwapUsed: values["SwapTotal"] - values["SwapFree"]}
 }
 
-// kilobytes reads "MemTotal:  16 kB" lines into bytes.
+// kilobytes converts lines such as "MemTotal:  16 kB" to bytes.
 func (m *machine) kilobytes(what, path string) map[string]uint64 {
 	out := map[string]uint64{}
 	for line := range strings.Lines(m.get(what, path)) {
@@ -281,7 +283,7 @@ func (m *machine) kilobytes(what, path string) map[string]uint64 {
 func (m *machine) sysctls(names []string) map[string]string {
 	out := map[string]string{}
 	for _, name := range names {
-		// Dots in names of devices are written as slashes, as sysctl(8) has it.
+		// As in sysctl(8), slashes in names stand for dots within names of devices.
 		path := strings.Map(func(r rune) rune {
 			switch r {
 			case '.':

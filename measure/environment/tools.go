@@ -16,13 +16,13 @@ import (
 	"trivet.dev/trivet/internal/inside"
 )
 
-// versionArguments are of the tools that do not know --version.
+// versionArguments are the arguments of programs that do not know --version.
 var versionArguments = map[string]string{"ping": "-V", "ip": "-V", "tc": "-V", "ITGSend": "-h", "ITGRecv": "-h",
 	"ITGDec": "-h", "ssh": "-V", "zebra": "-v"}
 
 var versionLike = regexp.MustCompile(`[0-9]+\.[0-9]|[0-9]{6,}`)
 
-// tools asks each program for its version: the first line in which there is one.
+// tools returns the version of each program: the first line of its output that contains one.
 func (m *machine) tools(ctx context.Context, names []string) map[string]string {
 	out := map[string]string{}
 	for _, name := range names {
@@ -38,7 +38,7 @@ func (m *machine) tools(ctx context.Context, names []string) map[string]string {
 
 var errNotInstalled = errors.New("it is not installed")
 
-// Lacks says whether a program that was asked for is not installed.
+// Lacks reports whether a requested program is not installed.
 func (r *Record) Lacks(tool string) bool {
 	return slices.Contains(r.Missing, tool+": "+errNotInstalled.Error())
 }
@@ -56,7 +56,7 @@ func toolVersion(ctx context.Context, name string) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, path, argument)
 	cmd.WaitDelay = time.Second
-	text, err := cmd.CombinedOutput() // some exit with a failure after having said it
+	text, err := cmd.CombinedOutput() // some print it and then exit with an error
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); versionLike.MatchString(line) {
 			return line[:min(len(line), 200)], nil
@@ -68,7 +68,7 @@ func toolVersion(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("%s %s prints no version", path, argument)
 }
 
-// Commands of the ethtool ioctl (linux/ethtool.h) that ask whether an offload is on.
+// Commands of the ethtool ioctl (linux/ethtool.h) that read whether an offload is on.
 var offloadCommands = []struct {
 	name    string
 	command uint32
@@ -90,7 +90,7 @@ func (m *machine) offloads(devices []Device) map[string]map[string]bool {
 	return out
 }
 
-// Offloads returns the offloads of a device that are on or off, by ethtool's names.
+// Offloads returns the state of a device's offloads, by ethtool's names.
 func Offloads(d Device) (out map[string]bool, err error) {
 	err = inside.Namespace(d.Namespace, func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

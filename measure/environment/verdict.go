@@ -12,91 +12,90 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// Level is how far a figure can be trusted.
+// Level is how far a result can be trusted.
 type Level string
 
 // Levels.
 const (
-	Good     Level = "good"     // nothing speaks against the figure
-	Doubtful Level = "doubtful" // it may be that of the machine: the reasons say why
+	Good     Level = "good"     // nothing speaks against the result
+	Doubtful Level = "doubtful" // the machine may have influenced it, for the reasons given
 	Bad      Level = "bad"      // it is not what was to be measured
 )
 
-// Verdict is a level with what led to it. A good one has no reasons.
+// Verdict is a level and the reasons for it. A good one has none.
 type Verdict struct {
 	Level   Level    `json:"level"`
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Reason is one thing that speaks against a figure.
+// Reason is something that speaks against a result.
 type Reason struct {
 	Level Level  `json:"level"`
 	Code  string `json:"code"` // stable, for programs: "cpu", "link-delay"
 	Text  string `json:"text"`
 }
 
-// LinkCheck is what one direction of a link was asked to do, and what it was seen to
-// do. What was not asked for or not looked at is zero, and not judged.
+// LinkCheck is what one direction of a link was configured to do, and what was observed. What was
+// not configured or not observed is zero, and is not judged.
 type LinkCheck struct {
 	Link       string        `json:"link"`
 	AskedDelay time.Duration `json:"asked_delay_ns,omitempty"`
-	GivenDelay time.Duration `json:"given_delay_ns,omitempty"` // without what the path costs otherwise
+	GivenDelay time.Duration `json:"given_delay_ns,omitempty"` // without the path's own delay
 	AskedRate  float64       `json:"asked_rate,omitempty"`     // bit/s
-	GivenRate  float64       `json:"given_rate,omitempty"`     // the most it was seen to carry while it was full
+	GivenRate  float64       `json:"given_rate,omitempty"`     // maximum throughput observed while the link was full
 	AskedLoss  float64       `json:"asked_loss,omitempty"`     // share of packets
-	// With those that are damaged, of which a receiver drops most; 0: AskedLoss.
+	// Including damaged packets, most of which receivers drop; 0: AskedLoss.
 	MostLoss float64 `json:"most_loss,omitempty"`
 	Lost     int     `json:"lost,omitempty"` // packets, of Sent
 	Sent     int     `json:"sent,omitempty"`
 
 	AskedTwice float64 `json:"asked_twice,omitempty"` // share of packets
-	Twice      int     `json:"twice,omitempty"`       // packets that came more than once, of Came
-	Overtaken  int     `json:"overtaken,omitempty"`   // packets that came after a later one where none should, of Came
+	Twice      int     `json:"twice,omitempty"`       // packets that arrived more than once, of Came
+	Overtaken  int     `json:"overtaken,omitempty"`   // packets that arrived after a later one although none should, of Came
 	Came       int     `json:"came,omitempty"`
 
-	// Of packets that should all take the same time.
-	Late   int           `json:"late,omitempty"` // took longer than the fastest, here and there, of Timed
+	// Of packets whose delay should be constant.
+	Late   int           `json:"late,omitempty"` // noticeably slower than the fastest, of Timed
 	Timed  int           `json:"timed,omitempty"`
-	Spread time.Duration `json:"spread_ns,omitempty"` // how much longer they took on average
+	Spread time.Duration `json:"spread_ns,omitempty"` // mean delay beyond the fastest
 }
 
-// Evidence is what a verdict is on.
+// Evidence is what a verdict is based on.
 type Evidence struct {
-	Usage *Usage      `json:"usage,omitempty"` // nil: nobody watched
+	Usage *Usage      `json:"usage,omitempty"` // nil: there was no watch
 	Links []LinkCheck `json:"links,omitempty"`
 	Drops []Drops     `json:"drops,omitempty"`
-	Other []Reason    `json:"other,omitempty"` // what a probe itself has against its figures
+	Other []Reason    `json:"other,omitempty"` // a probe's own objections to its results
 }
 
-// Limits are the thresholds: beyond the first a figure is doubtful, beyond the second bad.
+// Limits are thresholds: a result beyond the first is doubtful, beyond the second bad.
 type Limits struct {
-	// Share of all processors' time, on average: the figure may be the processors', not the
-	// network's.
+	// Share of all processors' time, on average: the result may be that of the processors, not of
+	// the network.
 	Busy        [2]float64
 	SoftIRQCore [2]float64 // share of one processor's time: packets wait for that processor
 	Pressure    [2]float64 // share of the time in which some task waited for a processor
 	RunQueue    [2]float64 // tasks per processor, on average
-	Steal       [2]float64 // share: the machine's host was doing something else
-	Gap         [2]float64 // the longest gap between looks, in intervals: the watch itself had to wait
+	Steal       [2]float64 // share of time taken by the hypervisor
+	Gap         [2]float64 // longest time between samples, in intervals: the watch itself had to wait
 	Backlog     [2]float64 // share of packets that the kernel's backlog dropped
-	Squeezed    [2]float64 // times a second that reception ran out of its budget; the second is infinite: never bad
-	Clock       [2]float64 // seconds that the wall clock jumped
-	Delay       [2]float64 // share of the asked delay that the given one is off
-	DelayFloor  float64    // seconds that a delay may always be off: timers and wake-ups
-	RateBelow   [2]float64 // share of the asked rate that is missing
-	RateAbove   [2]float64 // share that is too much
-	Loss        [2]float64 // confidence of Wilson's interval of the loss, outside of which the asked loss lies
-	// Share of packets dropped, or that came twice, where none should be; also any at all is
-	// doubtful.
+	Squeezed    [2]float64 // times per second that reception exhausted its budget; the second is infinite: never bad
+	Clock       [2]float64 // jump of the wall clock, in seconds
+	Delay       [2]float64 // deviation from the configured delay, as a share of it
+	DelayFloor  float64    // deviation that is always allowed, in seconds: timers and wake-ups
+	RateBelow   [2]float64 // share of the configured rate that is missing
+	RateAbove   [2]float64 // share by which the rate is exceeded
+	Loss        [2]float64 // confidence of Wilson's interval of the loss that excludes the configured loss
+	// Share of packets dropped or duplicated where none should be; even a single one is doubtful.
 	Drops     [2]float64
 	Overtaken [2]float64 // share of packets that came after a later one
-	Late      float64    // share of packets that took longer than others on a machine that had time: doubtful
-	Spread    float64    // seconds that they took longer on average: doubtful
-	Idle      [2]float64 // share of pressure, and of all processors' time, up to which a machine had time
+	Late      float64    // share of packets slower than others although the machine had time: doubtful
+	Spread    float64    // their mean extra delay, in seconds: doubtful
+	Idle      [2]float64 // pressure, and share of all processors' time, up to which a machine had time
 }
 
-// DefaultLimits say what is usual. A probe of the greatest throughput keeps a small machine busy
-// and will be doubtful: its figure is that of the processors as well as of the network.
+// DefaultLimits are the usual limits. A probe of maximum throughput saturates a small machine and
+// is doubtful: its result depends on the processors as well as on the network.
 var DefaultLimits = Limits{
 	Busy:        [2]float64{0.90, 0.99},
 	SoftIRQCore: [2]float64{0.60, 0.95},
@@ -119,7 +118,7 @@ var DefaultLimits = Limits{
 	Idle:        [2]float64{0.10, 0.50},
 }
 
-// Judge gives the verdict on what was measured, by its evidence alone.
+// Judge returns the verdict on a measurement, which depends on the evidence only.
 func Judge(e Evidence, l Limits) Verdict {
 	j := judge{limits: l, Verdict: Verdict{Level: Good}}
 	if e.Usage == nil {
@@ -152,8 +151,8 @@ func Judge(e Evidence, l Limits) Verdict {
 	return j.Verdict
 }
 
-// Worst is the verdict on what is no better than its worst part, such as the probes of one run: the
-// worst level, with all reasons once.
+// Worst combines the verdicts on parts of a whole, such as the probes of a run: the worst level,
+// with all reasons once.
 func Worst(verdicts ...Verdict) Verdict {
 	j := judge{Verdict: Verdict{Level: Good}}
 	seen := map[Reason]bool{}
@@ -169,9 +168,9 @@ func Worst(verdicts ...Verdict) Verdict {
 	return j.Verdict
 }
 
-// Together is the verdict on a figure that several samples make: doubtful where any of them is not
-// good, bad where at least half are, with all reasons once. It is the one rule of the terminal, of
-// reports and of comparisons.
+// Together returns the verdict on a value made of several samples: bad if at least half are bad,
+// otherwise doubtful if any is not good; with all reasons once. The terminal, reports and
+// comparisons all use this rule.
 func Together(samples ...Verdict) Verdict {
 	out := Worst(samples...)
 	bad := 0
@@ -189,7 +188,7 @@ func Together(samples ...Verdict) Verdict {
 type judge struct {
 	Verdict
 	limits Limits
-	where  string // what the texts of reasons begin with: "m1: "
+	where  string // prefix of the reasons' texts: "m1: "
 }
 
 func worse(a, b Level) Level {
@@ -205,8 +204,7 @@ func (j *judge) add(level Level, code, format string, args ...any) {
 	j.Reasons = append(j.Reasons, Reason{level, code, j.where + fmt.Sprintf(format, args...)})
 }
 
-// beyond adds a reason where a value is beyond its limits; a value that there is not is beyond
-// none.
+// beyond adds a reason if a value exceeds its limits; an absent value exceeds none.
 func (j *judge) beyond(value float64, limits [2]float64, code, format string, args ...any) {
 	switch {
 	case value > limits[1]:
@@ -227,7 +225,7 @@ func (j *judge) machine(u Usage) {
 	share := func(value stats.Float, limits [2]float64, code, format string) {
 		j.beyond(float64(value), limits, code, format, percent(float64(value)))
 	}
-	besides := strings.ReplaceAll(u.besides(), "%", "%%") // in formats
+	besides := strings.ReplaceAll(u.besides(), "%", "%%") // escaped for formats
 	share(u.Busy, l.Busy, "cpu", "CPU %s: the figure may be the processors', not the network's"+besides)
 	share(u.SoftIRQCore, l.SoftIRQCore, "softirq", "one processor spent %s of its time on receiving packets")
 	share(u.Pressure, l.Pressure, "pressure", "tasks waited for a processor %s of the time"+besides)
@@ -262,7 +260,7 @@ func (j *judge) link(c LinkCheck) {
 	l := j.limits
 	if c.GivenDelay != 0 {
 		off := (c.GivenDelay - c.AskedDelay).Seconds()
-		share := math.Inf(1) // a delay where none was asked for
+		share := math.Inf(1) // a delay where none was configured
 		if c.AskedDelay > 0 {
 			share = math.Abs(off) / c.AskedDelay.Seconds()
 		}
@@ -288,7 +286,7 @@ func (j *judge) link(c LinkCheck) {
 	}
 }
 
-// came judges packets that came twice, or after later ones.
+// came judges duplicated and reordered packets.
 func (j *judge) came(c LinkCheck) {
 	if c.AskedTwice > 0 {
 		j.share("link-duplicates", c.Link+" duplicated", c.Twice, c.Came, c.AskedTwice, c.AskedTwice)
@@ -300,7 +298,7 @@ func (j *judge) came(c LinkCheck) {
 		"%s delivered %d of %d packets after later ones, where none should be overtaken", c.Link, c.Overtaken, c.Came)
 }
 
-// late judges delays that are not alike although they should be, and the machine had time.
+// late judges delays that differ although they should not, and although the machine had time.
 func (j *judge) late(c LinkCheck) {
 	if c.Timed > 0 {
 		if sure, err := stats.Wilson(c.Late, c.Timed, j.limits.Loss[0]); err == nil &&
@@ -315,19 +313,19 @@ func (j *judge) late(c LinkCheck) {
 	}
 }
 
-// idle says whether a machine, and those of other sites, had time for all that wanted to run.
+// idle reports whether a machine, and those of other sites, had time for all tasks.
 func (l Limits) idle(u Usage) bool {
 	for _, s := range u.Sites {
 		if !l.idle(s.Usage) {
 			return false
 		}
 	}
-	// What there is not, as no kernel told it, speaks against nothing.
+	// Written so that values that the kernel does not provide (NaN) count as idle.
 	return u.Looks > 0 && !(float64(u.Pressure) > l.Idle[0]) && !(float64(u.Busy) > l.Idle[1])
 }
 
-// share judges how many of how many something happened to, by how unlikely that is where the share
-// that was asked for lies between two.
+// share judges how many of a number of packets were affected, by how unlikely that is if the
+// configured share is between least and most.
 func (j *judge) share(code, what string, count, of int, least, most float64) {
 	level := Good
 	for i, as := range []Level{Doubtful, Bad} {

@@ -17,96 +17,98 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// WatchOptions say what to watch beside the machine.
+// WatchOptions select what is watched besides the machine.
 type WatchOptions struct {
-	Interval  time.Duration // between looks; 0 is 200 ms
+	Interval  time.Duration // between samples; 0: 200 ms
 	Processes []Process
 	Cgroups   []Cgroup
-	Own       []string                     // parts of the paths of cgroups whose processes belong to what is measured
+	Own       []string                     // substrings of the cgroup paths of processes that belong to the measurement
 	NoPerf    bool                         // do not count perf events
-	Offloads  map[string]map[string]string // of the network devices that are measured, by kind of node: on, off, mixed
-	// Read at the beginning and at the end; with an error, what could be read; may be nil.
+	Offloads  map[string]map[string]string // of the devices under measurement, by kind of node: on, off, mixed
+	// Called at the beginning and at the end; with an error it returns what could be read. May be
+	// nil.
 	Drops func() ([]DropCounter, error)
 
 	Accelerators map[string]string // see Usage
 	Models       map[string]string // see Usage
 	Awake        string            // see Usage
 
-	// Elsewhere begins to watch other machines; what it returns ends that. It may be nil.
+	// Elsewhere starts watching other machines, and returns the function that ends this. May be
+	// nil.
 	Elsewhere func() (end func() (map[string]SiteUsage, error), err error)
 }
 
-// Process is one to watch, under a name for people.
+// Process is a process to watch, with a name for users.
 type Process struct {
 	Name string
 	PID  int
 }
 
-// Cgroup is one to watch with all below it: its directory, of version 2 or of version 1's cpuacct.
+// Cgroup is a cgroup to watch, including those below it: its directory, of version 2 or of version
+// 1's cpuacct.
 type Cgroup struct{ Name, Path string }
 
-// Usage is what a machine did while it was watched. Shares are of all processors' time, from 0 to
+// Usage is the machine's usage while it was watched. Shares are of all processors' time, from 0 to
 // 1.
 type Usage struct {
 	Seconds  float64 `json:"seconds"`
 	Looks    int     `json:"looks"`
-	Interval float64 `json:"interval"` // seconds between looks, as asked for
-	// Seconds between looks, the longest: far more than asked where the watch itself had to wait.
+	Interval float64 `json:"interval"` // configured time between samples, in seconds
+	// Longest time between samples, in seconds: far more than Interval if the watch itself had to
+	// wait.
 	LongestGap float64 `json:"longest_gap"`
-	Cost       float64 `json:"cost"` // seconds of processor time that watching took
+	Cost       float64 `json:"cost"` // processor time used by the watch, in seconds
 
 	Processors  int         `json:"processors"`
-	Busy        stats.Float `json:"busy"`         // share; none in times too short for the kernel's ticks of 10 ms
-	BusiestLook stats.Float `json:"busiest_look"` // the busiest stretch between two looks
+	Busy        stats.Float `json:"busy"`         // share; none if the time was too short for the kernel's ticks of 10 ms
+	BusiestLook stats.Float `json:"busiest_look"` // the busiest time between two samples
 	BusiestCore stats.Float `json:"busiest_core"` // share of its own time
 	User        stats.Float `json:"user"`
 	System      stats.Float `json:"system"`
 	SoftIRQ     stats.Float `json:"softirq"`
-	SoftIRQCore stats.Float `json:"softirq_core"` // the most of any processor, share of its own time
-	Steal       stats.Float `json:"steal"`        // taken by the host of a virtual machine
+	SoftIRQCore stats.Float `json:"softirq_core"` // of the processor with the largest share of its own time
+	Steal       stats.Float `json:"steal"`        // taken by the hypervisor
 	Pressure    stats.Float `json:"pressure"`     // share of the time in which some task waited for a processor
-	RunQueue    float64     `json:"run_queue"`    // tasks that ran or wanted to, the mean of the looks
+	RunQueue    float64     `json:"run_queue"`    // runnable tasks, the mean of the samples
 	RunQueueMax float64     `json:"run_queue_max"`
 	Switches    uint64      `json:"context_switches"`
 	Softnet     *Softnet    `json:"softnet,omitempty"`
-	Drops       []Drops     `json:"drops,omitempty"` // places where there were any
+	Drops       []Drops     `json:"drops,omitempty"` // where there were any
 
 	Offloads map[string]map[string]string `json:"offloads,omitempty"` // of network devices, see WatchOptions
 
-	// What emulates the processors of nodes that are virtual machines here, by node: kvm, or
-	// Emulated.
+	// What emulates the processors of nodes that are virtual machines, by node: kvm, or Emulated.
 	Accelerators map[string]string `json:"accelerators,omitempty"`
 
-	// The slow devices for which nodes of the lab stand, as a model, by node: what is slow, and
-	// where that is from.
+	// Slow devices that nodes of the lab model, by node: what is slow, and the source of the
+	// figures.
 	Models map[string]string `json:"models,omitempty"`
 
-	// How processors were kept from sleep: ByLatency, ByLoops, or not. Time of loops counts as
-	// idle.
+	// How processors are kept from idle states: ByLatency, ByLoops, or not at all. The time of
+	// loops counts as idle.
 	Awake string `json:"awake,omitempty"`
 
 	Processes []ProcessUsage `json:"processes,omitempty"`
 	Cgroups   []CgroupUsage  `json:"cgroups,omitempty"`
-	// Programs that have nothing to do with what is measured, those that used most.
+	// Unrelated programs, the busiest ones.
 	Others  []OtherUsage `json:"others,omitempty"`
 	Perf    []Counter    `json:"perf,omitempty"`
 	Clock   Clock        `json:"clock"`
 	Missing []string     `json:"missing,omitempty"` // what could not be watched, and why
 
-	Sites map[string]SiteUsage `json:"sites,omitempty"` // the other machines of a lab at several sites
+	Sites map[string]SiteUsage `json:"sites,omitempty"` // other machines of a lab at several sites
 }
 
-// How processors are kept from sleep.
+// How processors are kept from idle states.
 const (
-	ByLatency = "cpu_dma_latency" // the kernel is asked for it
-	ByLoops   = "loops"           // a nice thread of each processor runs when nothing else does
+	ByLatency = "cpu_dma_latency" // by request to the kernel
+	ByLoops   = "loops"           // by a nice thread per processor that runs when nothing else does
 )
 
-// Emulated is what emulates processors where QEMU does it itself: what goes through them is slower
-// by far.
+// Emulated means that QEMU itself emulates the processors, which makes forwarding much slower.
 const Emulated = "tcg"
 
-// Emulated are the nodes whose processors are, at all sites.
+// Emulated lists the nodes with emulated processors, at all sites.
 func (u *Usage) Emulated() (nodes []string) {
 	for node, how := range u.Accelerators {
 		if how == Emulated {
@@ -120,36 +122,36 @@ func (u *Usage) Emulated() (nodes []string) {
 	return nodes
 }
 
-// SiteUsage is what another machine of the lab did, and how its clock compares with that of the
-// machine that measures.
+// SiteUsage is the usage of another machine of the lab, with the offset of its clock from that of
+// the measuring machine.
 type SiteUsage struct {
 	Usage
-	Ahead       *float64 `json:"clock_ahead,omitempty"` // seconds; nil: not known
-	AheadWithin float64  `json:"clock_ahead_within"`    // seconds: how far off that may be
+	Ahead       *float64 `json:"clock_ahead,omitempty"` // seconds; nil: unknown
+	AheadWithin float64  `json:"clock_ahead_within"`    // seconds: the uncertainty of that
 }
 
-// ProcessUsage is of one process with all its threads, but not of its children.
+// ProcessUsage is the usage of a process with all its threads, without its children.
 type ProcessUsage struct {
 	Name        string  `json:"name"`
 	PID         int     `json:"pid"`
 	User        float64 `json:"user"` // seconds, in steps of 10 ms
 	System      float64 `json:"system"`
-	PSS         uint64  `json:"pss"`                // bytes, the most seen; looked at once a second
-	Voluntary   uint64  `json:"voluntary_switches"` // of threads that live
+	PSS         uint64  `json:"pss"`                // bytes, the maximum of samples taken once a second
+	Voluntary   uint64  `json:"voluntary_switches"` // of threads that have not ended
 	Involuntary uint64  `json:"involuntary_switches"`
-	// Before the watch did: what it used after the last look is not counted.
+	// Before the watch did: its usage after the last sample is not included.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// CgroupUsage is of a cgroup with all below it.
+// CgroupUsage is the usage of a cgroup including those below it.
 type CgroupUsage struct {
 	Name      string  `json:"name"`
 	CPU       float64 `json:"cpu"`       // seconds
-	Throttled float64 `json:"throttled"` // seconds in which a limit held it back
-	PSS       uint64  `json:"pss"`       // bytes of all its processes, the most seen; looked at once a second
+	Throttled float64 `json:"throttled"` // seconds during which a limit was in effect
+	PSS       uint64  `json:"pss"`       // bytes of all its processes, the maximum of samples taken once a second
 }
 
-// Watch looks at the machine until it is stopped.
+// Watch samples the machine until it is stopped.
 type Watch struct {
 	machine
 	options   WatchOptions
@@ -168,16 +170,16 @@ type Watch struct {
 	drops     []DropCounter // at the beginning
 	sites     func() (map[string]SiteUsage, error)
 	clock     clockWatch
-	memory    time.Time // when memory was last looked at
+	memory    time.Time // time of the last memory sample
 }
 
-// look is what is read each time.
+// look is what is read at each sample.
 type look struct {
 	at   time.Time
 	stat kernelStat
 }
 
-// watched is a process or a cgroup with what it had used at first.
+// watched is a process or a cgroup with its initial usage.
 type watched[U, T any] struct {
 	use  U
 	from T
@@ -185,8 +187,8 @@ type watched[U, T any] struct {
 	skip bool
 }
 
-// StartWatch begins to watch. It fails where /proc cannot be read; what else cannot be
-// watched is in Usage.Missing. Stop must be called.
+// StartWatch starts a watch. It fails if /proc cannot be read; what else cannot be watched is
+// listed in Usage.Missing. Stop must be called.
 func StartWatch(o WatchOptions) (*Watch, error) {
 	if o.Interval == 0 {
 		o.Interval = 200 * time.Millisecond
@@ -225,7 +227,7 @@ func StartWatch(o WatchOptions) (*Watch, error) {
 	return w, nil
 }
 
-// meet takes down what processes and cgroups have used so far.
+// meet records the initial usage of processes and cgroups.
 func (w *Watch) meet() {
 	for _, p := range w.options.Processes {
 		one := &watched[ProcessUsage, processTimes]{use: ProcessUsage{Name: p.Name, PID: p.PID}}
@@ -248,7 +250,7 @@ func (w *Watch) meet() {
 	}
 }
 
-// run looks until it is stopped, on a thread of its own, whose processor time is the cost.
+// run takes samples until it is stopped, in a thread of its own, whose processor time is the cost.
 func (w *Watch) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -277,7 +279,7 @@ func threadTime() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// seen is what processors have done, without loops that keep them awake.
+// seen returns the processors' usage without the loops that keep them awake.
 func (w *Watch) seen() (kernelStat, error) {
 	s, err := w.stat()
 	if err != nil || w.options.Awake != ByLoops {
@@ -299,11 +301,11 @@ func (w *Watch) look() {
 	now := look{time.Now(), stat}
 	w.used.Looks++
 	w.used.LongestGap = max(w.used.LongestGap, now.at.Sub(w.last.at).Seconds())
-	// Shares of a stretch shorter than a few ticks would be noise.
+	// Shares over less than a few ticks would be noise.
 	if now.at.Sub(w.last.at) > 80*time.Millisecond {
 		w.used.BusiestLook = larger(w.used.BusiestLook, stat.total.less(w.last.stat.total).busy())
 	}
-	running := max(0, stat.running-1) // without this look itself
+	running := max(0, stat.running-1) // without this thread
 	w.queue += running
 	w.used.RunQueueMax = max(w.used.RunQueueMax, running)
 	w.clock.observe(readClocks())
@@ -323,7 +325,7 @@ func (w *Watch) lookAt(p *watched[ProcessUsage, processTimes]) {
 	}
 }
 
-// weigh looks at memory, which costs more than the rest.
+// weigh samples memory and other processes, which is more expensive than the rest.
 func (w *Watch) weigh() {
 	w.memory = time.Now()
 	w.lookAtOthers()
@@ -335,14 +337,14 @@ func (w *Watch) weigh() {
 	for _, g := range w.groups {
 		var sum uint64
 		for _, pid := range cgroup.Below(filepath.Join(w.root, g.path)) {
-			bytes, _ := w.pss(pid) // one that has ended has none
+			bytes, _ := w.pss(pid) // 0 if it has ended
 			sum += bytes
 		}
 		g.use.PSS = max(g.use.PSS, sum)
 	}
 }
 
-// final takes down what only the last look needs.
+// final reads what is needed only once, at the end.
 func (w *Watch) final() {
 	w.weigh()
 	for _, p := range w.processes {
@@ -364,7 +366,7 @@ func (w *Watch) final() {
 	}
 }
 
-// larger of two numbers that there may not be.
+// larger returns the larger of two numbers, each of which may be absent.
 func larger(a, b stats.Float) stats.Float {
 	if a != a || b > a {
 		return b
@@ -374,7 +376,7 @@ func larger(a, b stats.Float) stats.Float {
 
 func since(now, before uint64) uint64 { return now - min(now, before) }
 
-// end makes the usage of what was seen.
+// end computes the usage from the samples.
 func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressureErr error) {
 	u := &w.used
 	u.Seconds, u.Interval = w.last.at.Sub(w.begin).Seconds(), w.options.Interval.Seconds()
@@ -460,7 +462,7 @@ func (w *Watch) endPressure(before float64, err error) {
 	}
 }
 
-// Stop ends the watch and returns what it saw. It may be called more than once.
+// Stop ends the watch and returns the usage. It may be called more than once.
 func (w *Watch) Stop() Usage {
 	w.once.Do(func() { close(w.stop) })
 	w.done.Wait()

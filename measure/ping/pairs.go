@@ -9,25 +9,24 @@ import (
 	"time"
 )
 
-// In a paced ping of all pairs, young are the pings under way all told that are younger
-// than youth: so few that they do not measure each other. Older ones, which wait for
-// a slow link or for nothing, do not hold the others up; perHost bounds their number.
+// When pairs are paced, young limits the pings that have been in progress for less than youth, so
+// that they do not disturb each other's measurement. Older ones, which wait for a slow link or for
+// no answer at all, do not hold up others; perHost limits them.
 const (
 	young   = 16
 	youth   = 100 * time.Millisecond
 	perHost = 16
 )
 
-// Pair is who pings whom, by the name of the sender.
+// Pair is a node that pings, and its target.
 type Pair struct {
 	From    string     `json:"from"`
 	To      string     `json:"to"`
 	Address netip.Addr `json:"address"` // of To
 }
 
-// Pairs pings all pairs. It opens a pinger in each node that sends. Each sender begins at
-// another of its pairs: in the order of all pairs the first node would have to answer everybody at
-// once, and then the second.
+// Pairs pings all pairs, with a Sender opened in each sending node. Each sender starts at a
+// different position in its list: otherwise all would ping the first node at once, then the second.
 func Pairs(ctx context.Context, pairs []Pair, open func(node string) (Sender, error), o Options) ([]PairResult, error) {
 	results := make([]PairResult, len(pairs))
 	bySender := map[string][]int{}
@@ -73,7 +72,7 @@ func Pairs(ctx context.Context, pairs []Pair, open func(node string) (Sender, er
 	return results, errors.Join(errs...)
 }
 
-// inTurn pings one pair when it is its turn; at once where nothing is paced.
+// inTurn pings one pair, when its turn comes if the pings are paced.
 func inTurn(ctx context.Context, from Sender, turns chan struct{}, pair Pair, o Options) PairResult {
 	if !o.Unpaced {
 		turns <- struct{}{}

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Pinger sends ICMP echo requests from one host. It holds a socket of the
-// namespace in which it was opened.
+// A Pinger sends ICMP echo requests from one host. It holds a socket in the namespace in which it
+// was opened. It is safe for concurrent use.
 type Pinger struct {
 	file *os.File
 	v6   bool
@@ -33,8 +33,8 @@ type echo struct {
 	reply chan time.Duration
 }
 
-// Open opens a socket in the network namespace of the calling thread
-// (ICMP datagram sockets: the kernel matches replies to the socket).
+// Open opens a Pinger in the network namespace of the calling thread. It uses ICMP datagram
+// sockets, for which the kernel matches replies.
 func Open(v6 bool) (*Pinger, error) {
 	family, proto := unix.AF_INET, unix.IPPROTO_ICMP
 	if v6 {
@@ -51,8 +51,8 @@ func Open(v6 bool) (*Pinger, error) {
 	return p, nil
 }
 
-// Whole makes requests over IPv4 ones that no router may fragment, whatever the kernel believes to
-// know of the path (RFC 1191).
+// Whole sets the don't-fragment flag on IPv4 requests, regardless of the path MTU that the kernel
+// has learned (RFC 1191).
 func (p *Pinger) Whole() error {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
@@ -68,12 +68,12 @@ func (p *Pinger) Whole() error {
 // Close ends the pinger.
 func (p *Pinger) Close() error { return p.file.Close() }
 
-// MaxSize is the most payload of an echo request, in bytes.
+// MaxSize is the maximum payload of an echo request, in bytes.
 const MaxSize = 65507
 
-// Ping sends one echo request with size bytes of payload and waits for the
-// reply until ctx ends. The round trip time runs from before the send to when
-// the kernel received the reply. Sending may fail at once: no route.
+// Ping sends one echo request with size bytes of payload, and waits for the reply until ctx ends.
+// The round trip time ends when the kernel has received the reply. An error in sending, such as a
+// missing route, is returned at once.
 func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (rtt time.Duration, err error) {
 	e, done, err := p.begin(to, size)
 	defer done()
@@ -88,9 +88,9 @@ func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (rtt time.Du
 	}
 }
 
-// Arrives sends one echo request with size bytes of payload and says whether the reply comes before
-// that to an empty one, which is sent when it has not come after a while. It may come later than
-// that: nobody knows for how long a busy machine does not run this process.
+// Arrives sends one echo request with size bytes of payload, and reports whether a reply comes
+// within while, or else before the reply to an empty request sent then. This allows for a busy
+// machine, on which this process may not run for an unknown time.
 func (p *Pinger) Arrives(ctx context.Context, to netip.Addr, size int, while time.Duration) bool {
 	e, done, err := p.begin(to, size)
 	defer done()
@@ -113,7 +113,8 @@ func (p *Pinger) Arrives(ctx context.Context, to netip.Addr, size int, while tim
 	}
 }
 
-// begin sends an echo request, whose reply is expected until done is called.
+// begin sends an echo request, whose reply is expected until done is called. The caller must call
+// done, even after an error.
 func (p *Pinger) begin(to netip.Addr, size int) (e *echo, done func(), err error) {
 	e = &echo{reply: make(chan time.Duration, 1)}
 	p.mu.Lock()
@@ -197,7 +198,7 @@ func (p *Pinger) answer(msg []byte, at time.Time) {
 	}
 }
 
-// received returns the kernel's time stamp (SO_TIMESTAMPNS), or now.
+// received returns the kernel's receive timestamp (SO_TIMESTAMPNS), or the current time.
 func received(oob []byte) time.Time {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err == nil {
@@ -211,17 +212,17 @@ func received(oob []byte) time.Time {
 	return time.Now().Round(0)
 }
 
-// Options say how to ping.
+// Options configure pings.
 type Options struct {
 	Count    int           // per pair; at least 1
 	Size     int           // bytes of payload
-	Interval time.Duration // between two of a pair
+	Interval time.Duration // between two requests of a pair; 0: each waits for the previous reply
 	Timeout  time.Duration // for each reply
-	Unpaced  bool          // of Pairs: all pairs begin at once
-	Heard    func(Heard)   // called, also at the same time, for each request and each reply; or nil
+	Unpaced  bool          // for Pairs: all pairs start at once
+	Heard    func(Heard)   // called for each request and reply, possibly concurrently; may be nil
 }
 
-// Heard is a request that was sent (from 1), or its reply.
+// Heard reports a request that was sent, numbered from 1, or its reply.
 type Heard struct {
 	Seq   int
 	Reply bool
@@ -234,7 +235,7 @@ func (o Options) heard(h Heard) {
 	}
 }
 
-// PairResult is what the pings of one pair gave.
+// PairResult is the result of pinging one pair.
 type PairResult struct {
 	From     string    `json:"from"`
 	To       string    `json:"to"`
@@ -244,8 +245,8 @@ type PairResult struct {
 	Error    string    `json:"error,omitempty"`
 }
 
-// PingPair pings one pair: a request every Interval, whether the last one is answered or
-// not; without an interval, one after the other.
+// PingPair pings one pair: a request every Interval, whether or not the last one was answered;
+// without an interval, each request waits for the previous reply or its timeout.
 func (p *Pinger) PingPair(ctx context.Context, to netip.Addr, o Options) (r PairResult) {
 	type outcome struct {
 		rtt time.Duration
@@ -294,7 +295,7 @@ func (p *Pinger) PingPair(ctx context.Context, to netip.Addr, o Options) (r Pair
 	return r
 }
 
-// after is time.After, and never where there is nothing to wait for.
+// after is time.After; without a duration it returns nil, which never receives.
 func after(d time.Duration) <-chan time.Time {
 	if d <= 0 {
 		return nil
@@ -311,7 +312,7 @@ type Summary struct {
 	SD     float64 `json:"sd" doc:"Standard deviation of the sample"`
 }
 
-// Summarize describes a sample; nil where it is empty.
+// Summarize describes a sample; nil: it is empty.
 func Summarize(ms []float64) *Summary {
 	if len(ms) == 0 {
 		return nil

@@ -19,15 +19,14 @@ type Sender interface {
 	Close() error
 }
 
-// Program pings by the program ping of a node in which no socket can be opened from outside, as it
-// is another kernel. It runs a command there, and writes what that prints.
+// Program pings with the program ping of a node in which no socket can be opened from outside,
+// because it runs another kernel. It runs a command in the node, and writes its output to out.
 type Program func(ctx context.Context, out io.Writer, command ...string) error
 
 // Close does nothing: the program ends with each pair.
 func (Program) Close() error { return nil }
 
-// PingPair pings one pair. Requests are a second apart if no interval is asked for, as the programs
-// have it.
+// PingPair pings one pair. The default interval is one second, that of the programs.
 func (run Program) PingPair(ctx context.Context, to netip.Addr, o Options) (r PairResult) {
 	timeout := max(1, int(math.Ceil(o.Timeout.Seconds())))
 	args := []string{"ping", "-n", "-c", strconv.Itoa(o.Count), "-s", strconv.Itoa(o.Size), "-W", strconv.Itoa(timeout)}
@@ -52,19 +51,19 @@ func (run Program) PingPair(ctx context.Context, to netip.Addr, o Options) (r Pa
 	return r
 }
 
-// replies reads what ping prints: that of iputils, and of Busybox.
+// replies parses the output of ping, of iputils or Busybox.
 type replies struct {
 	heard  func(Heard)
 	line   []byte
-	times  map[int]float64 // in milliseconds, by number
-	last   int             // the highest number
-	said   string          // the last line that is none of a reply
-	summed bool            // it has come to its end
+	times  map[int]float64 // in milliseconds, by sequence number
+	last   int             // highest sequence number
+	said   string          // last line that is not a reply
+	summed bool            // the summary has been read
 }
 
 var reply = regexp.MustCompile(`\bseq=([0-9]+)\b.*\btime[=<]([0-9.]+) ?ms`)
 
-// mostLine bounds a line, and mostSeq a number: what prints them is not ours.
+// mostLine limits the length of a line, and mostSeq sequence numbers: the output is not trusted.
 const mostLine, mostSeq = 4096, 1 << 20
 
 func (r *replies) Write(b []byte) (int, error) {

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Bounds on the work of a bootstrap.
+// Limits on the work of a bootstrap.
 const (
 	manyResamples = 10_000
 	fewResamples  = 1_000
@@ -27,7 +27,7 @@ const (
 
 func (o Options) confidence() float64 { return cmp.Or(o.Confidence, 0.95) }
 
-// resamples bounds the draws for samples of n values.
+// resamples returns the number of resamples for n values.
 func (o Options) resamples(n int) int {
 	if o.Resamples > 0 {
 		return o.Resamples
@@ -35,11 +35,11 @@ func (o Options) resamples(n int) int {
 	return min(manyResamples, max(fewResamples, maxDraws/n))
 }
 
-// rng is a stream of its own for each use, so that intervals do not depend on what was computed
-// before.
+// rng returns a random stream per use, so that an interval does not depend on what was computed
+// before it.
 func (o Options) rng(use uint64) *rand.Rand { return rand.New(rand.NewPCG(o.Seed, use)) }
 
-// Streams of random numbers.
+// Uses of random streams.
 const (
 	forMean = iota + 1
 	forQuantile
@@ -57,7 +57,7 @@ func MeanInterval(xs []float64, o Options) Interval {
 	return between(means, low, high, o, BCa)
 }
 
-// meanAcceleration is the jackknife's for the mean, in closed form:
+// meanAcceleration is the jackknife acceleration of the mean, in closed form:
 // Σ(x−m)³ / (6 (Σ(x−m)²)^1.5).
 func meanAcceleration(xs []float64) float64 {
 	squares, cubes, m := 0.0, 0.0, stat.Mean(xs, nil)
@@ -71,7 +71,7 @@ func meanAcceleration(xs []float64) float64 {
 	return 0
 }
 
-// bcaLevels are the quantiles of the bootstrap distribution that bound the interval.
+// bcaLevels returns the quantiles of the bootstrap distribution that bound the interval.
 func bcaLevels(resampled []float64, observed, acceleration, confidence float64) (low, high float64) {
 	below := 0.0
 	for _, r := range resampled {
@@ -81,7 +81,8 @@ func bcaLevels(resampled []float64, observed, acceleration, confidence float64) 
 			below += 0.5
 		}
 	}
-	// At least half a resample lies on each side: an infinite bias correction corrects nothing.
+	// At least half a resample is counted on each side, as otherwise the bias correction would be
+	// infinite.
 	n := float64(len(resampled))
 	bias := distuv.UnitNormal.Quantile(min(max(below, 0.5), n-0.5) / n)
 	level := func(p float64) float64 {
@@ -91,8 +92,8 @@ func bcaLevels(resampled []float64, observed, acceleration, confidence float64) 
 	return level((1 - confidence) / 2), level((1 + confidence) / 2)
 }
 
-// QuantileInterval returns a confidence interval of the p-quantile (0.5: the median)
-// by a percentile bootstrap; BCa is not for quantiles, whose jackknife is not consistent.
+// QuantileInterval returns a confidence interval of the p-quantile (0.5: the median) by a
+// percentile bootstrap. BCa does not apply to quantiles, as their jackknife is not consistent.
 func QuantileInterval(xs []float64, p float64, o Options) Interval {
 	if constant(xs) {
 		return Interval{Low: xs[0], High: xs[0], Confidence: o.confidence(), Method: Constant}
@@ -105,8 +106,8 @@ func quantileOf(p float64) func([]float64) float64 {
 	return func(sorted []float64) float64 { return moremath.Sample{Xs: sorted, Sorted: true}.Quantile(p) }
 }
 
-// draw resamples with replacement. It counts how often each of the sorted values is
-// drawn, so that each resample comes sorted without sorting it.
+// draw resamples with replacement. It draws how often each of the sorted values occurs, so that no
+// resample needs sorting.
 func draw(sorted []float64, resamples int, rng *rand.Rand, statistic func(sorted []float64) float64) []float64 {
 	counts, sample, out := make([]int, len(sorted)), make([]float64, 0, len(sorted)), make([]float64, resamples)
 	for i := range out {

@@ -8,47 +8,47 @@ import (
 	"slices"
 )
 
-// Conclusion is what a comparison allows to say.
+// Conclusion is what can be concluded from a comparison.
 type Conclusion string
 
-// Conclusions. A missing significance is Undecided, never Equivalent.
+// Conclusions. A lack of significance is Undecided, never Equivalent.
 const (
 	Equivalent Conclusion = "equivalent" // differ by less than the margin
-	Different  Conclusion = "different"  // differ, and are not shown to differ by less than the margin
+	Different  Conclusion = "different"  // they differ, and are not shown to differ by less than the margin
 	Undecided  Conclusion = "undecided"  // the samples show neither
 )
 
 // CompareOptions say how two samples are compared.
 type CompareOptions struct {
 	Options
-	Margin float64 // up to which a difference does not matter, in the unit of the values; 0: no test of equivalence
+	Margin float64 // largest difference that does not matter, in the unit of the values; 0: no test of equivalence
 	Alpha  float64 // 0 is 0.05
 	Paired bool    // a[i] and b[i] were measured one after the other
 }
 
-// Comparison is of two samples, a and b; differences are a − b.
+// Comparison compares two samples, a and b; differences are a − b.
 type Comparison struct {
 	A            Summary      `json:"a"`
 	B            Summary      `json:"b"`
 	Difference   float64      `json:"difference"`             // of the means
-	Interval     *Interval    `json:"interval,omitempty"`     // of that difference, by t
-	Ratio        Float        `json:"ratio"`                  // of the means; none where b's is 0
-	T            *Test        `json:"t,omitempty"`            // Welch's, or that of pairs
+	Interval     *Interval    `json:"interval,omitempty"`     // of that difference, by the t distribution
+	Ratio        Float        `json:"ratio"`                  // of the means; none if b's is 0
+	T            *Test        `json:"t,omitempty"`            // Welch's, or of pairs
 	MannWhitney  *Test        `json:"mann_whitney,omitempty"` // not for pairs
 	Wilcoxon     *Test        `json:"wilcoxon,omitempty"`     // for pairs only
 	HedgesG      Float        `json:"hedges_g"`
 	CliffsDelta  Float        `json:"cliffs_delta"`
 	RankBiserial Float        `json:"rank_biserial"` // for pairs only
 	Equivalence  *Equivalence `json:"equivalence,omitempty"`
-	// The least difference that would be found in 80 % of such comparisons.
+	// The smallest difference that would be detected in 80 % of such comparisons.
 	Detectable Float      `json:"detectable"`
 	Conclusion Conclusion `json:"conclusion"`
-	Warnings   []Warning  `json:"warnings,omitempty"` // of the comparison; those of a and b are with them
+	Warnings   []Warning  `json:"warnings,omitempty"` // of the comparison; those of the samples are with them
 }
 
-// Compare compares two samples. It fails where one is empty or holds what is no
-// finite number, and where pairs do not pair up; what else the samples cannot carry
-// is left out and said in the warnings.
+// Compare compares two samples. It fails if one is empty or contains a number that is not finite,
+// or if paired samples differ in length. Other statistics that the samples are insufficient for are
+// left out, with a warning.
 func Compare(a, b []float64, o CompareOptions) (Comparison, error) {
 	alpha := cmp.Or(o.Alpha, 0.05)
 	if o.Margin != 0 {
@@ -103,7 +103,7 @@ func (c *Comparison) test(a, b []float64, o CompareOptions, alpha float64) {
 	}
 }
 
-// rank adds the test that asks for no distribution.
+// rank adds the distribution-free test.
 func (c *Comparison) rank(a, b []float64, paired bool) {
 	of, to := MannWhitney, &c.MannWhitney
 	if paired {
@@ -115,7 +115,7 @@ func (c *Comparison) rank(a, b []float64, paired bool) {
 	}
 }
 
-// conclude draws the conclusion, and warns where the samples had little chance to show it.
+// conclude sets the conclusion, and warns if the samples had little power.
 func (c *Comparison) conclude(alpha float64) {
 	c.Conclusion = Undecided
 	if c.T == nil {
@@ -146,7 +146,7 @@ func (c *Comparison) conclude(alpha float64) {
 	}
 }
 
-// disagree warns of the two tests, or says why the one of ranks has nothing to say.
+// disagree warns if the two tests disagree, or if the rank test cannot be used.
 func (c *Comparison) disagree(ranks *Test) {
 	if ranks == c.Wilcoxon && c.A.N < leastPairs {
 		c.warn(WarnPairs, "the signed-rank test of %d pairs cannot fall below p = %.2g; take at least %d", c.A.N,
@@ -164,8 +164,8 @@ func (e *Equivalence) advice() string {
 	return fmt.Sprintf("take %d values of each, or a wider margin", e.Needed)
 }
 
-// Holm adjusts the p values of tests that are read together, so that the chance of any
-// false alarm among them stays what it is for one (Holm, 1979). The order is kept.
+// Holm adjusts the p values of a family of tests, so that the probability of any false positive is
+// that of a single test (Holm, 1979). The order is kept.
 func Holm(ps []float64) []float64 {
 	order := make([]int, len(ps))
 	for i := range order {

@@ -6,14 +6,14 @@ import (
 	"sort"
 )
 
-// Equivalence is the outcome of two one-sided tests (TOST; Schuirmann, 1987): that
-// the difference of two means is below Margin, and above −Margin. Both must hold,
-// which is the same as the interval, of confidence 1 − 2·Alpha, lying in ±Margin.
+// Equivalence is the outcome of two one-sided tests (TOST; Schuirmann, 1987): that the difference
+// of two means is below Margin, and that it is above −Margin. Both must hold, which means that the
+// confidence interval of level 1 − 2·Alpha lies within ±Margin.
 type Equivalence struct {
 	Name       string   `json:"name"`
 	Margin     float64  `json:"margin"` // in the unit of the values
 	Alpha      float64  `json:"alpha"`
-	Difference float64  `json:"difference"` // mean of a less mean of b
+	Difference float64  `json:"difference"` // mean of a minus mean of b
 	Interval   Interval `json:"interval"`
 	Freedom    float64  `json:"degrees_of_freedom,omitempty"`
 	PLower     float64  `json:"p_lower"` // that it is at or below −Margin
@@ -21,9 +21,9 @@ type Equivalence struct {
 	P          float64  `json:"p"`       // the larger
 	Equivalent bool     `json:"equivalent"`
 
-	// Power is how likely such samples show equivalence where there is no difference at
-	// all, by a shifted central t distribution; Needed is how many values on each side
-	// would make it 80 %.
+	// Power is the probability that such samples show equivalence if there is no difference, by a
+	// shifted central t distribution; Needed is the number of values per sample that would make it
+	// 80 %.
 	Power  Float `json:"power"`
 	Needed int   `json:"needed,omitempty"`
 }
@@ -64,14 +64,14 @@ func (s spread) tost(name string, margin, alpha float64, n int) Equivalence {
 	return e
 }
 
-// power is that of TOST where the true difference is zero.
+// power is the power of TOST if the true difference is zero.
 func (s spread) power(margin, alpha float64) float64 {
 	t := s.student()
 	return max(0, 2*t.CDF(margin/s.err-t.Quantile(1-alpha))-1)
 }
 
-// needed is the least number of values on each side, of the same spread, that have the power
-// wanted; 0 where a million are not enough.
+// needed returns the smallest number of values per sample, of the same spread, with the wanted
+// power; 0: a million are not enough.
 func (s spread) needed(margin, alpha float64, n int) int {
 	const most = 1_000_000
 	more := sort.Search(most-n, func(i int) bool {
@@ -85,7 +85,8 @@ func (s spread) needed(margin, alpha float64, n int) int {
 	return n + more
 }
 
-// detectable is the least difference that a test of level alpha finds with the power wanted.
+// detectable returns the smallest difference that a test of level alpha detects with the wanted
+// power.
 func (s spread) detectable(alpha float64) float64 {
 	t := s.student()
 	return s.err * (t.Quantile(1-alpha/2) + t.Quantile(powerWanted))

@@ -7,8 +7,8 @@ import (
 
 // Fieller returns the ratio of the means of two samples, a to b, and its interval (Fieller, 1954):
 // all ratios r for which a t test does not show that a and r times b differ. The degrees of freedom
-// are Satterthwaite's at the ratio; with pairs, those of their number. There is no such interval
-// where the mean of b is not shown to differ from 0. Without any spread the interval is the ratio.
+// are Satterthwaite's at the ratio, or n − 1 for pairs. It fails if the mean of b is not shown to
+// differ from 0. Without any spread the interval is the ratio itself.
 func Fieller(a, b []float64, paired bool, confidence float64) (ratio float64, i Interval, err error) {
 	if !(confidence > 0 && confidence < 1) {
 		return 0, i, fmt.Errorf("the confidence cannot be %v; take 0.95", confidence)

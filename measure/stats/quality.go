@@ -9,16 +9,16 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Outlier is a value far from the others (Tukey's fences: more than 1.5 times the
-// distance of the quartiles beyond them; far: more than 3 times).
+// Outlier is a value far from the others by Tukey's fences: more than 1.5 times the interquartile
+// range beyond the quartiles; far: more than 3 times.
 type Outlier struct {
 	Index int     `json:"index"` // in the sample, from 0
 	Value float64 `json:"value"`
 	Far   bool    `json:"far,omitempty"`
 }
 
-// Outliers lists the outliers of a sample in its order. Fewer than 5 values have none,
-// nor have samples of which half are equal: there is no scale to call a value far on.
+// Outliers lists the outliers of a sample in its order. A sample of fewer than 5 values has none,
+// nor has one of which half are equal, as it provides no scale.
 func Outliers(xs []float64) []Outlier {
 	if len(xs) < 5 {
 		return nil
@@ -38,7 +38,7 @@ func Outliers(xs []float64) []Outlier {
 	return out
 }
 
-// Warning says why a sample may not carry a conclusion.
+// Warning says why a sample may not support a conclusion.
 type Warning struct {
 	Code string `json:"code"` // one of the constants below
 	Text string `json:"text"`
@@ -49,26 +49,26 @@ const (
 	WarnSmall     = "small"     // fewer values than an interval or a test can use
 	WarnConstant  = "constant"  // no spread at all
 	WarnTied      = "tied"      // most values are equal: the measurement is coarser than its spread
-	WarnDependent = "dependent" // neighbours resemble each other: n counts for less
+	WarnDependent = "dependent" // neighbouring values are correlated: n counts for less
 	WarnSkewed    = "skewed"    // a mean says little of a typical value
 	WarnOutliers  = "outliers"  // there are values far from the others
 	WarnPower     = "power"     // the sample could hardly have shown what was asked
 	WarnPairs     = "pairs"     // too few for the test of signed ranks to show anything
-	WarnDisagree  = "disagree"  // the test of means and that of ranks
+	WarnDisagree  = "disagree"  // the test of means and the rank test
 )
 
 // Thresholds of warnings.
 const (
-	fewValues     = 5    // below: the exact Mann–Whitney test of two such samples cannot fall under 0.01
+	fewValues     = 5    // below this, the exact Mann–Whitney test of two such samples cannot fall under 0.01
 	tiedShare     = 0.5  // of the most frequent value
 	dependence    = 0.3  // lag-1 autocorrelation, where it is also significant
 	skewness      = 2.0  // that of an exponential distribution
-	enoughForMean = 100  // values from which on skewness matters less to the mean's tests
+	enoughForMean = 100  // number of values above which skewness matters less to tests of the mean
 	powerWanted   = 0.80 // the usual
 )
 
-// Warnings lists what speaks against conclusions from a sample, whose values are in
-// the order in which they were measured.
+// Warnings lists what speaks against conclusions from a sample, whose values are in the order in
+// which they were measured.
 func Warnings(xs []float64) (out []Warning) {
 	n := len(xs)
 	add := func(code, format string, args ...any) { out = append(out, Warning{code, fmt.Sprintf(format, args...)}) }
@@ -108,7 +108,7 @@ func mostFrequent(xs []float64) int {
 	return most
 }
 
-// neighbours is the correlation of each value with the next; 0 where there is none.
+// neighbours is the correlation of each value with the next (lag 1); 0 if there is none.
 func neighbours(xs []float64) float64 {
 	last := len(xs) - 1
 	if last < 2 || constant(xs[:last]) || constant(xs[1:]) {

@@ -8,28 +8,28 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Spending is how much of the error rate of a test may have been spent when a share of all values
-// that there will be at most is there (Lan and DeMets, "Discrete Sequential Boundaries for Clinical
-// Trials", 1983). What it is for is a test of one side.
+// Spending returns how much of a test's error rate may have been spent once a share of the maximum
+// number of values is available (Lan and DeMets, "Discrete Sequential Boundaries for Clinical
+// Trials", 1983). It applies to one-sided tests.
 type Spending func(alpha, share float64) float64
 
-// LikeOBrienFleming spends next to nothing early, and nearly all at the end: its boundaries are
-// close to those of O'Brien and Fleming (1979). It is α₁* of Lan and DeMets.
+// LikeOBrienFleming spends next to nothing early and nearly everything at the end: its boundaries
+// are close to those of O'Brien and Fleming (1979). It is α₁* of Lan and DeMets.
 func LikeOBrienFleming(alpha, share float64) float64 {
 	return 2 * distuv.UnitNormal.Survival(distuv.UnitNormal.Quantile(1-alpha/2)/math.Sqrt(share))
 }
 
-// Sequential is a test that is made several times while values are added. Looks says at which
-// shares, in (0, 1] and ascending, of all values that there may be.
+// Sequential is a group sequential test, repeated while values are added. Looks are the shares of
+// the maximum number of values, in (0, 1] and ascending, at which it is made.
 type Sequential struct {
 	Spending Spending
 	Looks    []float64
 }
 
-// maxLooks bounds the work.
+// maxLooks limits the work.
 const maxLooks = 100
 
-// Check refuses looks that cannot be.
+// Check returns an error if the looks are invalid.
 func (s Sequential) Check() error {
 	if len(s.Looks) == 0 || len(s.Looks) > maxLooks {
 		return fmt.Errorf("%d looks; there are from 1 to %d", len(s.Looks), maxLooks)
@@ -44,20 +44,20 @@ func (s Sequential) Check() error {
 	return nil
 }
 
-// Boundaries are the values of a standard normal statistic from which on a test of one side
-// rejects, at each look, so that the rate of false rejections over all of them is alpha where
-// nothing of it is left at the end, and never more. The statistic has independent increments, as a
-// mean of values has. Computed by recursive integration over its density below the boundaries
-// (Armitage, McPherson and Rowe, "Repeated Significance Tests on Accumulating Data", 1969; Jennison
-// and Turnbull, "Group Sequential Methods", 2000, chapter 19). Beyond farthest, a boundary is
-// that.
+// Boundaries returns, for each look, the value of a standard normal statistic above which a
+// one-sided test rejects. The rate of false rejections over all looks is then at most alpha, and
+// exactly alpha if everything is spent at the last look. The statistic must have independent
+// increments, as a mean of values has. The boundaries are computed by recursive integration over
+// the density below them (Armitage, McPherson and Rowe, "Repeated Significance Tests on
+// Accumulating Data", 1969; Jennison and Turnbull, "Group Sequential Methods", 2000, chapter 19),
+// and are at most farthest.
 func (s Sequential) Boundaries(alpha float64) []float64 {
 	out := make([]float64, 0, len(s.Looks))
-	var at, weighed []float64 // the places of a grid, and the density of the sum at them by its weights
+	var at, weighed []float64 // points of a grid, and the density of the sum there times the weights of integration
 	spent, before := 0.0, 0.0
 	for _, share := range s.Looks {
 		root := math.Sqrt(share - before)
-		beyond := func(z float64) float64 { // the probability of the first rejection here
+		beyond := func(z float64) float64 { // probability of the first rejection at this look
 			limit := z * math.Sqrt(share)
 			if at == nil {
 				return distuv.UnitNormal.Survival(z)
@@ -77,10 +77,10 @@ func (s Sequential) Boundaries(alpha float64) []float64 {
 	return out
 }
 
-// farthest is how far from 0 a normal statistic is followed: it is beyond once in 10¹⁵.
+// farthest is the largest value considered of a normal statistic, exceeded once in 10¹⁵.
 const farthest = 8.0
 
-// falling finds where a falling function has a value, between −farthest and farthest.
+// falling returns where a decreasing function has a value, between −farthest and farthest.
 func falling(f func(float64) float64, value float64) float64 {
 	low, high := -farthest, farthest
 	for range 60 {
@@ -93,8 +93,9 @@ func falling(f func(float64) float64, value float64) float64 {
 	return high
 }
 
-// densityBelow returns a grid up to a limit, and the density there of the sum whose increment has a
-// deviation of root, by the weights of Simpson's rule: from the density before, or without one.
+// densityBelow returns a grid up to a limit, and the weighted density there (Simpson's rule) of the
+// sum after an increment of standard deviation root. before and weighed are the previous grid and
+// density; nil: this is the first look.
 func densityBelow(limit, share, root float64, before, weighed []float64) (at, next []float64) {
 	const coarse, fine, most = 200, 4, 6000
 	low := -farthest * math.Sqrt(share)
@@ -123,11 +124,10 @@ func densityBelow(limit, share, root float64, before, weighed []float64) (at, ne
 	return at, next
 }
 
-// Level is the nominal level of the last look: tests that reject where their p value is below it
-// are wrong in at most a share alpha of all cases over all looks, if at each earlier one they did
-// so at the level that it had. It holds for tests of one side (also two of them, as of
-// equivalence) and of two: it is the lower of the levels that they have. For statistics that are
-// not normal, such as t, it is used as if they were, which is near (Jennison and Turnbull, 2000,
+// Level returns the nominal level of the last look: if tests reject when their p value is below the
+// level at each look, the rate of false rejections over all looks is at most alpha. It is the lower
+// of the levels for one-sided tests (also pairs of them, as for equivalence) and for two-sided
+// ones. For other statistics, such as t, it is an approximation (Jennison and Turnbull, 2000,
 // section 3.8: "significance level approach"). It is never below leastLevel.
 func (s Sequential) Level(alpha float64) float64 {
 	last := len(s.Looks) - 1
@@ -136,5 +136,5 @@ func (s Sequential) Level(alpha float64) float64 {
 	return max(leastLevel, min(one, two))
 }
 
-// leastLevel is below what any test of few values reaches, and above what numbers can tell from 0.
+// leastLevel is below the p values that tests of few values can reach, and above rounding errors.
 const leastLevel = 1e-9

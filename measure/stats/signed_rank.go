@@ -7,18 +7,18 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Most pairs of which the distribution of signed ranks is counted out, and the least that can be
-// significant at 5 %: 2/2⁶ is 0.031, and 2/2⁵ is 0.063.
+// Maximum number of pairs for which the distribution of signed ranks is enumerated, and the minimum
+// that can be significant at 5 %: 2/2⁶ is 0.031, and 2/2⁵ is 0.063.
 const (
 	exactPairs = 50
 	leastPairs = 6
 )
 
-// Wilcoxon tests that the differences of pairs lie evenly about zero (signed ranks; Wilcoxon,
-// 1945). Pairs that do not differ are left out. The statistic is the sum of the ranks at which a is
-// above b, ties having the mean of their ranks. P is twice the smaller tail: of all 2ⁿ signs for up
-// to 50 pairs, with ties as well; beyond by a normal approximation with corrections for ties and
-// continuity.
+// Wilcoxon tests that the differences of pairs are symmetric about zero (signed-rank test;
+// Wilcoxon, 1945). Pairs without a difference are left out. The statistic is the sum of the ranks
+// of the pairs where a is above b; ties get their mean rank. P is twice the smaller tail: exact,
+// even with ties, for up to 50 pairs, and otherwise by a normal approximation with corrections for
+// ties and continuity.
 func Wilcoxon(a, b []float64) (Test, error) {
 	ranks, err := signedRanks(a, b)
 	if err != nil {
@@ -34,9 +34,8 @@ func Wilcoxon(a, b []float64) (Test, error) {
 	return t, nil
 }
 
-// RankBiserial is the effect size that goes with Wilcoxon's test: the share of the ranks at which a
-// is above b less that at which it is below, from −1 to 1 (Kerby, 2014). None where no pair
-// differs.
+// RankBiserial is the effect size of Wilcoxon's test: the share of the ranks where a is above b
+// minus the share where it is below, from −1 to 1 (Kerby, 2014). None if no pair differs.
 func RankBiserial(a, b []float64) Float {
 	ranks, err := signedRanks(a, b)
 	if err != nil {
@@ -46,11 +45,11 @@ func RankBiserial(a, b []float64) Float {
 	return Float((above - below) / (above + below))
 }
 
-// ranked are the ranks of differences that are not zero, by size, each with its sign.
+// ranked are the signed ranks of the differences that are not zero.
 type ranked []float64
 
-// signedRanks fails where no pair differs. What differs by no more than rounding is taken as equal:
-// 0.3 − 0.2 and 0.2 − 0.1 tie.
+// signedRanks fails if no pair differs. Differences that are equal but for rounding tie, as
+// 0.3 − 0.2 and 0.2 − 0.1 do.
 func signedRanks(a, b []float64) (ranked, error) {
 	switch {
 	case len(a) != len(b):
@@ -81,7 +80,7 @@ func signedRanks(a, b []float64) (ranked, error) {
 		for to < len(ds) && math.Abs(ds[to])-math.Abs(ds[to-1]) <= noise {
 			to++
 		}
-		for i := from; i < to; i++ { // ranks from+1 to to, shared
+		for i := from; i < to; i++ { // ranks from+1 to to are shared
 			out[i] = math.Copysign(float64(from+1+to)/2, ds[i])
 		}
 		from = to
@@ -89,7 +88,7 @@ func signedRanks(a, b []float64) (ranked, error) {
 	return out, nil
 }
 
-// sums are those of the ranks above zero and below.
+// sums returns the sums of the positive and of the negative ranks.
 func (r ranked) sums() (above, below float64) {
 	for _, rank := range r {
 		above, below = above+max(0, rank), below+max(0, -rank)
@@ -97,9 +96,9 @@ func (r ranked) sums() (above, below float64) {
 	return above, below
 }
 
-// tail is the share of all ways to give the ranks signs in which those above zero sum up to at most
-// sum. Ranks are halves at the least, so sums are counted in halves; of 50 ranks the counts are
-// below 2⁵³, and exact.
+// tail returns the share of all assignments of signs for which the positive ranks add up to at most
+// sum. Ranks are multiples of a half, so sums are counted in halves; for 50 ranks the counts are
+// below 2⁵³, and hence exact.
 func (r ranked) tail(sum float64) float64 {
 	counts := make([]float64, 1+len(r)*(len(r)+1)) // by twice the sum
 	counts[0] = 1
@@ -116,8 +115,8 @@ func (r ranked) tail(sum float64) float64 {
 	return ways / math.Exp2(float64(len(r)))
 }
 
-// normalTail is tail for many ranks. The variance of the sum is that of ranks with independent
-// signs, ties or not.
+// normalTail approximates tail for many ranks. The variance of the sum is that of ranks with
+// independent signs, with or without ties.
 func (r ranked) normalTail(sum float64) float64 {
 	total, squares := 0.0, 0.0
 	for _, rank := range r {

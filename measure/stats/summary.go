@@ -1,7 +1,7 @@
-// Package stats says what samples of measurements tell, and what they do not.
+// Package stats describes and compares samples of measurements, and warns of what they cannot show.
 //
-// The arithmetic is gonum's and go-moremath's. Nothing is dropped: outliers are
-// listed, and what a sample is too small or too odd to show is said in a Warning.
+// The arithmetic is gonum's and go-moremath's. No value is dropped: outliers are listed, and a
+// Warning says what a sample is too small or too unusual to show.
 package stats
 
 import (
@@ -15,11 +15,11 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Float is a number that there may not be: NaN in Go, null in JSON. So is an infinity,
-// which JSON cannot write.
+// Float is a number that may be absent: NaN in Go, null in JSON. Infinities, which JSON cannot
+// express, are null, too.
 type Float float64
 
-// None is the Float that is no number.
+// None is the absent Float.
 var None = Float(math.NaN())
 
 // MarshalJSON writes null for NaN and infinities.
@@ -48,7 +48,7 @@ type Interval struct {
 	Resamples  int     `json:"resamples,omitempty"` // of a bootstrap
 }
 
-// Within says whether the whole interval lies in [low, high].
+// Within reports whether the whole interval lies in [low, high].
 func (i Interval) Within(low, high float64) bool { return low <= i.Low && i.High <= high }
 
 // Options are for the bootstrap. The zero value is 95 %, 10,000 resamples, seed 0.
@@ -58,12 +58,12 @@ type Options struct {
 	Seed       uint64  // the same seed and sample give the same interval
 }
 
-// Summary describes one sample. Its unit is that of the values.
+// Summary describes one sample. Its values have the sample's unit.
 type Summary struct {
 	N         int     `json:"n"`
 	Mean      float64 `json:"mean"`
 	Median    float64 `json:"median"`
-	Deviation Float   `json:"deviation"` // of the sample (divided by n − 1); none for one value
+	Deviation Float   `json:"deviation"` // sample standard deviation (divided by n − 1); none for one value
 	Variance  Float   `json:"variance"`
 	Min       float64 `json:"min"`
 	Max       float64 `json:"max"`
@@ -76,14 +76,14 @@ type Summary struct {
 	MeanInterval   *Interval `json:"mean_interval,omitempty"`   // BCa bootstrap; nil for fewer than 2 values
 	MedianInterval *Interval `json:"median_interval,omitempty"` // percentile bootstrap
 
-	Outliers []Outlier `json:"outliers,omitempty"` // they are in all the numbers above
+	Outliers []Outlier `json:"outliers,omitempty"` // included in all the numbers above
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
-// ErrEmpty says that there are no values.
+// ErrEmpty means that there are no values.
 var ErrEmpty = errors.New("there are no values")
 
-// check refuses what cannot be computed with.
+// check rejects empty samples and numbers that are not finite.
 func check(samples ...[]float64) error {
 	for _, xs := range samples {
 		if len(xs) == 0 {
@@ -98,8 +98,8 @@ func check(samples ...[]float64) error {
 	return nil
 }
 
-// Summarize describes a sample, whose values are in the order in which they were
-// measured. It fails where there are none, or one is no finite number.
+// Summarize describes a sample, whose values are in the order in which they were measured. It fails
+// if there are none, or if one is not finite.
 func Summarize(xs []float64, o Options) (Summary, error) {
 	if err := check(xs); err != nil {
 		return Summary{}, err
@@ -117,10 +117,9 @@ func Summarize(xs []float64, o Options) (Summary, error) {
 	return out, nil
 }
 
-// Quantile returns the p-quantile, p in [0, 1], of values in any order, by the
-// method that is unbiased for the median whatever the distribution (number 8 of
-// Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996). NaN where
-// there are no values.
+// Quantile returns the p-quantile, p in [0, 1], of values in any order, by the method that is
+// approximately median-unbiased whatever the distribution (number 8 of Hyndman and Fan, "Sample
+// Quantiles in Statistical Packages", 1996); NaN if there are no values.
 func Quantile(xs []float64, p float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
@@ -136,7 +135,7 @@ func mean(xs []float64) float64 {
 	return stat.Mean(xs, nil)
 }
 
-// variance is that of the sample (divided by n − 1).
+// variance is the sample variance (divided by n − 1).
 func variance(xs []float64) float64 {
 	if constant(xs) {
 		return 0
@@ -148,7 +147,7 @@ func constant(xs []float64) bool {
 	return !slices.ContainsFunc(xs, func(x float64) bool { return x != xs[0] })
 }
 
-// ordered sorts a copy.
+// ordered returns a sorted copy.
 func ordered(xs []float64) moremath.Sample {
 	return moremath.Sample{Xs: slices.Sorted(slices.Values(xs)), Sorted: true}
 }

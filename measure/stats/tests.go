@@ -23,12 +23,12 @@ var (
 	ErrUnpaired = errors.New("pairs need as many values on each side")
 )
 
-// spread is what t tests are made of: a difference of means, its standard error and
-// its degrees of freedom.
+// spread is the basis of t tests: a difference of means, its standard error and its degrees of
+// freedom.
 type spread struct{ difference, err, freedom float64 }
 
-// welch is for samples of different variance (Welch, 1947); the degrees of freedom
-// are Satterthwaite's.
+// welch compares samples of different variance (Welch, 1947), with Satterthwaite's degrees of
+// freedom.
 func welch(a, b []float64) (spread, error) {
 	if len(a) < 2 || len(b) < 2 {
 		return spread{}, ErrFew
@@ -40,13 +40,13 @@ func welch(a, b []float64) (spread, error) {
 	if va+vb == 0 {
 		return spread{}, ErrConstant
 	}
-	// In shares of their sum, so that no square of a small variance is lost.
+	// As shares of their sum, so that the square of a small variance does not underflow.
 	sa, sb := va/(va+vb), vb/(va+vb)
 	freedom := 1 / (sa*sa/float64(len(a)-1) + sb*sb/float64(len(b)-1))
 	return spread{mean(a) - mean(b), math.Sqrt(va + vb), freedom}, nil
 }
 
-// paired is for the differences of pairs.
+// paired is the spread of the differences of pairs.
 func paired(a, b []float64) (spread, error) {
 	if len(a) != len(b) {
 		return spread{}, ErrUnpaired
@@ -80,13 +80,13 @@ func (s spread) test(name string) Test {
 	return Test{Name: name, Statistic: t, Freedom: s.freedom, P: min(1, 2*s.student().CDF(-math.Abs(t)))}
 }
 
-// interval is that of the difference.
+// interval returns the confidence interval of the difference.
 func (s spread) interval(confidence float64, method string) Interval {
 	half := s.err * s.student().Quantile((1+confidence)/2)
 	return Interval{Low: s.difference - half, High: s.difference + half, Confidence: confidence, Method: method}
 }
 
-// HalfWidth is half the t interval of a sample's mean; 0 without any spread.
+// HalfWidth returns half the width of the t interval of a sample's mean; 0 without any spread.
 func HalfWidth(xs []float64, confidence float64) float64 {
 	n := float64(len(xs))
 	if n < 2 || constant(xs) {
@@ -113,15 +113,15 @@ func PairedT(a, b []float64) (Test, error) {
 	return s.test("paired t"), nil
 }
 
-// MannWhitney tests that values of one sample are as often above those of the other
-// as below. U counts the pairs in which a's value is the larger, ties as half. P is twice
-// the smaller tail: exact for samples of up to 50 values (25 with ties), beyond by a normal
-// approximation with corrections for ties and continuity.
+// MannWhitney tests that values of one sample are as often above those of the other as below. U
+// counts the pairs in which a's value is larger, with ties as halves. P is twice the smaller tail:
+// exact for samples of up to 50 values (25 with ties), otherwise by a normal approximation with
+// corrections for ties and continuity.
 func MannWhitney(a, b []float64) (Test, error) {
 	if err := check(a, b); err != nil {
 		return Test{}, err
 	}
-	// With ties the distribution is not symmetric; the library's two-sided p takes it for that.
+	// With ties the distribution is not symmetric, which the library's two-sided p assumes.
 	below, err := moremath.MannWhitneyUTest(a, b, moremath.LocationLess)
 	if err != nil {
 		return Test{}, ErrConstant
@@ -133,9 +133,8 @@ func MannWhitney(a, b []float64) (Test, error) {
 	return Test{Name: "Mann–Whitney U", Statistic: below.U, P: min(1, 2*below.P, 2*above.P)}, nil
 }
 
-// HedgesG is the difference of the means (a − b) in standard deviations, pooled, with
-// the exact correction of its bias in small samples (Hedges, 1981). None where there
-// is no spread.
+// HedgesG is the difference of the means (a − b) in pooled standard deviations, with the exact
+// correction for bias in small samples (Hedges, 1981). None if there is no spread.
 func HedgesG(a, b []float64) Float {
 	na, nb := float64(len(a)), float64(len(b))
 	if na < 2 || nb < 2 {
@@ -152,8 +151,8 @@ func HedgesG(a, b []float64) Float {
 	return Float(correction * (mean(a) - mean(b)) / pooled)
 }
 
-// CliffsDelta is how much more often a value of a is above one of b than below, from
-// −1 to 1 (Cliff, 1993). None where a sample is empty.
+// CliffsDelta is the probability that a value of a is above one of b, minus the probability that it
+// is below, from −1 to 1 (Cliff, 1993). None if a sample is empty.
 func CliffsDelta(a, b []float64) Float {
 	if len(a) == 0 || len(b) == 0 {
 		return None

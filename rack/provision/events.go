@@ -23,10 +23,11 @@ const (
 	end         = "end"
 )
 
-// Gateway is the name of the machine on which this runs, among the devices.
+// Gateway is the name of the machine that this runs on, among the devices.
 const Gateway = "gateway"
 
-// Event is a line of the collection's callback plugin (ansible/plugins/callback/lines.py).
+// Event is a line of output of the collection's callback plugin
+// (ansible/plugins/callback/lines.py).
 type Event struct {
 	Event  string `json:"event"`
 	Device string `json:"device"`
@@ -39,14 +40,14 @@ type Event struct {
 // Outcome is the result for a device.
 type Outcome struct {
 	Device  string   `json:"device"`
-	OK      int      `json:"ok"`      // tasks of which nothing was to be done
+	OK      int      `json:"ok"`      // tasks that had nothing to do
 	Changed int      `json:"changed"` // tasks that changed something
 	Failed  string   `json:"failed,omitempty"`
 	Why     string   `json:"why,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
 }
 
-// outcomes adds up events.
+// outcomes collects events by device.
 type outcomes struct {
 	of    []*Outcome
 	ended bool
@@ -81,7 +82,7 @@ func (o *outcomes) add(e Event) {
 	}
 }
 
-// where is what a device was doing.
+// where says what a device was doing.
 func where(e Event) string {
 	switch {
 	case e.Event == Unreachable:
@@ -92,12 +93,12 @@ func where(e Event) string {
 	return e.Role + ": " + e.Task
 }
 
-// Limits on a playbook's output, part of which comes from devices: the length of a line, and how
-// many lines that are no events are kept, and of which length.
+// Limits on a playbook's output, part of which comes from devices: the length of a line, and the
+// number and length of other lines that are kept.
 const longestLine, mostOther, longestOther = 4 << 20, 50, 4096
 
-// read adds up the events of a playbook, and calls tell for each. Other lines are Ansible's own:
-// the last of them are returned.
+// read collects the events of a playbook, and calls tell for each. Other lines are from Ansible
+// itself: it returns the last of them.
 func (o *outcomes) read(r io.Reader, tell func(Event)) (other []string, err error) {
 	lines := bufio.NewReader(r)
 	for {

@@ -15,7 +15,7 @@ import (
 // vars are variables of Ansible.
 type vars = map[string]any
 
-// IsOpenWrt reports whether a device runs OpenWrt, on which packages are not installed.
+// IsOpenWrt reports whether a device runs OpenWrt; no packages are installed on it then.
 func IsOpenWrt(m *site.Machine) bool {
 	return m.Kind == site.OpenWrt || slices.Contains(m.Labels, site.OpenWrt)
 }
@@ -27,8 +27,8 @@ var notInGroups = regexp.MustCompile(`[^A-Za-z0-9_]`)
 // memory only.
 const fromMemory = "{{ (lookup('ansible.builtin.file', '/proc/self/fd/3') | from_json)[inventory_hostname] }}"
 
-// inventory returns the Ansible inventory of a rack. The collection's inventory plugin makes the
-// same from the same file, for those who run it without Trivet.
+// inventory returns the Ansible inventory of a rack. The collection's own inventory plugin derives
+// the same from the same file, for users who run the collection without Trivet.
 func (r *Run) inventory() ([]byte, error) {
 	groups := map[string]vars{"gateway": {}, "devices": {}}
 	put := func(name string, labels []string, v vars) {

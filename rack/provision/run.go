@@ -26,13 +26,13 @@ type Run struct {
 	User     *site.User // whose SSH keys and known hosts are used
 	Devices  []string   // which; empty: all
 	Roles    []string   // which; empty: all
-	Check    bool       // only say what would change
+	Check    bool       // only report what would change
 
 	Passwords map[string]string         // by device; they are never written to a disk
-	Variables map[string]map[string]any // further ones of the collection, by device
+	Variables map[string]map[string]any // further variables of the collection, by device
 }
 
-// config is Ansible's configuration; no other on the machine is used.
+// config is Ansible's configuration; all others on the machine are ignored.
 const config = `[defaults]
 inventory = %[1]s/inventory.json
 collections_path = %[1]s/collections
@@ -68,7 +68,7 @@ func (r *Run) Do(ctx context.Context, tell func(Event)) ([]*Outcome, error) {
 			return nil, err
 		}
 	}
-	dir, err := os.MkdirTemp("", "trivet-rack-") // the user's alone
+	dir, err := os.MkdirTemp("", "trivet-rack-") // accessible to the user only
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (r *Run) Do(ctx context.Context, tell func(Event)) ([]*Outcome, error) {
 	defer secret.Close()
 	cmd := exec.Command(program, r.arguments()...)
 	cmd.Dir, cmd.Env = dir, environment(dir)
-	cmd.ExtraFiles = []*os.File{secret} // 3, as fromMemory has it
+	cmd.ExtraFiles = []*os.File{secret} // descriptor 3, see fromMemory
 	return r.follow(ctx, cmd, tell)
 }
 
@@ -154,11 +154,12 @@ func inMemory(passwords map[string]string) (*os.File, error) {
 // needs.
 const mostMemory = 4 << 30
 
-// follow runs the playbook and reads its output. An interrupt lets it end its connections.
+// follow runs the playbook and reads its output. The end of ctx sends an interrupt, so that it can
+// close its connections.
 func (r *Run) follow(ctx context.Context, cmd *exec.Cmd, tell func(Event)) ([]*Outcome, error) {
 	errs := &site.Tail{}
 	cmd.Stderr = errs
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // no terminal: ssh must not ask there
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true} // without a terminal ssh cannot prompt
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -174,7 +175,7 @@ func (r *Run) follow(ctx context.Context, cmd *exec.Cmd, tell func(Event)) ([]*O
 	})()
 	var is outcomes
 	other, err := is.read(out, tell)
-	if err != nil { // it would wait for ever until its output is read
+	if err != nil { // it would block until its output is read
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	}
 	ended := cmd.Wait()

@@ -134,8 +134,8 @@ type source struct {
 	rate   float64 // bit/s sent
 }
 
-// least is the share of what a router sends to a destination up to which a difference to what its
-// neighbours send it is attributed to the times of reading.
+// least is the share of its traffic by which a router must send more to a destination than its
+// neighbours send it, to count as a source: counters are read at different times.
 const least = 0.1
 
 func newState(n *Network, demands []Demand, o Options) *state {

@@ -16,7 +16,7 @@ func (n *neighbor) mustAcknowledge(e *entry) {
 	}
 }
 
-// acknowledged takes an LSA off the retransmission list.
+// acknowledged removes an LSA from the retransmission list.
 func (n *neighbor) acknowledged(e *entry) {
 	if _, ok := n.unacknowledged[e]; !ok {
 		return
@@ -28,7 +28,7 @@ func (n *neighbor) acknowledged(e *entry) {
 	}
 }
 
-// burst bounds the LSAs that are retransmitted at a time (section 13.6).
+// burst limits the LSAs retransmitted at a time (section 13.6).
 const burst = 500
 
 // retransmitDue sends again what has not been acknowledged for RxmtInterval (section 13.6).
@@ -53,7 +53,7 @@ func (n *neighbor) retransmitDue() {
 	d.agenda.set(&n.retransmit, max(next, d.now+n.wire.cfg.RxmtInterval/10))
 }
 
-// receiveAck is section 13.7: what is acknowledged is the instance that was sent.
+// receiveAck is section 13.7: only the instance that was sent is acknowledged.
 func (n *neighbor) receiveAck(ack *LinkStateAck) {
 	for _, h := range ack.Headers {
 		e := n.entry(h.LSAKey)

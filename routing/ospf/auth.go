@@ -54,7 +54,7 @@ func (a Algorithm) String() string {
 type Key struct {
 	ID        uint8
 	Algorithm Algorithm
-	Secret    []byte // of KeyedMD5 16 octets are taken, filled up with zeros
+	Secret    []byte // for KeyedMD5 cut or padded with zeros to 16 octets
 
 	StartGenerate, StopGenerate time.Time // when packets are sent with the key
 	StartAccept, StopAccept     time.Time // when packets are accepted with it
@@ -63,11 +63,11 @@ type Key struct {
 // Auth is the authentication of an interface (appendix D). The zero value is none.
 type Auth struct {
 	Type     AuthType
-	Password string // of AuthSimple: 8 octets at most
-	Keys     []Key  // of AuthCryptographic: the one that began to be valid last is sent with
+	Password string // for AuthSimple: at most 8 octets
+	Keys     []Key  // for AuthCryptographic: packets are sent with the one that became valid last
 }
 
-// check tells what is wrong with the setting.
+// check returns an error if the configuration is invalid.
 func (a Auth) check() error {
 	switch {
 	case a.Type > AuthCryptographic:
@@ -100,8 +100,8 @@ func within(now, start, stop time.Time) bool {
 	return !now.Before(start) && (stop.IsZero() || now.Before(stop))
 }
 
-// sendKey returns the key to send with at a time: the one that began last (section D.3). When none
-// is valid any more the last to end goes on being used, as RFC 5709 section 3.2 asks.
+// sendKey returns the key to send with at a time: the one that became valid last (section D.3). If
+// none is valid any more, the last one to expire remains in use (RFC 5709, section 3.2).
 func (a Auth) sendKey(now time.Time) *Key {
 	var best, last *Key
 	for i := range a.Keys {
@@ -120,7 +120,7 @@ func (a Auth) sendKey(now time.Time) *Key {
 }
 
 // Sign completes an encoded packet whose checksum and authentication are zero (section D.4). seq is
-// the cryptographic sequence number, which must not fall; now chooses the key.
+// the cryptographic sequence number, which must not decrease; now selects the key.
 func (a Auth) Sign(b []byte, seq uint32, now time.Time) []byte {
 	binary.BigEndian.PutUint16(b[14:], uint16(a.Type))
 	if a.Type != AuthCryptographic {
@@ -136,9 +136,9 @@ func (a Auth) Sign(b []byte, seq uint32, now time.Time) []byte {
 	return append(b, k.digest(b)...)
 }
 
-// Verify checks checksum and authentication of a packet that Decode took (section D.5), and returns
-// its cryptographic sequence number. That it does not fall is for the caller, who knows the
-// neighbour. What may follow (link-local signaling, RFC 5613) is ignored.
+// Verify checks the checksum and authentication of a packet accepted by Decode (section D.5), and
+// returns its cryptographic sequence number. The caller, which knows the neighbour, must check that
+// this does not decrease. Data after the digest (link-local signaling, RFC 5613) is ignored.
 func (a Auth) Verify(b []byte, now time.Time) (seq uint32, err error) {
 	length := int(binary.BigEndian.Uint16(b[2:]))
 	if t := AuthType(binary.BigEndian.Uint16(b[14:])); t != a.Type {
@@ -147,7 +147,7 @@ func (a Auth) Verify(b []byte, now time.Time) (seq uint32, err error) {
 	if a.Type == AuthCryptographic {
 		return a.verifyDigest(b, length, now)
 	}
-	// With its own checksum in it the sum is 0.
+	// Including the packet's own checksum, the sum is 0.
 	if onesComplement(b[:length]) != 0 {
 		return 0, fmt.Errorf("the checksum is wrong")
 	}
@@ -205,9 +205,9 @@ func (k Key) hash() func() hash.Hash {
 // size returns the octets of a digest.
 func (k Key) size() int { return k.hash()().Size() }
 
-// digest returns the digest of a packet. For MD5 it is the hash of the packet and the key filled up
+// digest returns the digest of a packet. For MD5 it is the hash of the packet and the key padded
 // with zeros (section D.4.3). For SHA it is the HMAC of the packet and the constant Apad (RFC 5709
-// section 3.3), with the key cut or filled up to the hash's length.
+// section 3.3); a key longer than the hash is replaced by its hash.
 func (k Key) digest(packet []byte) []byte {
 	if k.Algorithm == KeyedMD5 {
 		var secret [md5.Size]byte

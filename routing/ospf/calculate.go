@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// scheduleCalculation makes the routes be calculated when the throttle allows it.
+// scheduleCalculation schedules a calculation of routes as soon as the throttle allows it.
 func (d *Domain) scheduleCalculation() {
 	if d.calculate.pos == 0 {
 		d.agenda.set(&d.calculate, d.spf.due(d.now, d.cfg.SPF))
 	}
 }
 
-// expire runs a calculation: graphs of the areas whose topology has changed are built anew, routers
-// that announce summaries calculate their routes, and what else has changed is told.
+// expire runs a calculation: it rebuilds the graphs of areas whose topology has changed, calculates
+// the routes of routers that announce summaries, and reports the changes.
 func (d *Domain) expire(timerKind) {
 	d.spf.happened(d.now, d.cfg.SPF)
 	d.version++
@@ -44,13 +44,13 @@ func (d *Domain) expire(timerKind) {
 	}
 	for _, r := range d.routers {
 		if r.forwards {
-			r.touch() // section 12.4.4.1 depends on who is reachable
+			r.touch() // section 12.4.4.1 depends on which routers are reachable
 		}
 	}
 }
 
-// bordersIn lists the routers whose routes have to be calculated because areas have changed: border
-// routers, those that were, and those with virtual links.
+// bordersIn lists the routers whose routes must be calculated because areas have changed: border
+// routers, former ones, and those with virtual links.
 func (d *Domain) bordersIn(changed map[*Area]bool) []*Router {
 	var list []*Router
 	for _, r := range d.routers {
@@ -65,7 +65,8 @@ func (d *Domain) bordersIn(changed map[*Area]bool) []*Router {
 	return list
 }
 
-// recalculate calculates the routes of a border router, and originates what follows from them.
+// recalculate calculates the routes of a border router, and originates the LSAs that depend on
+// them.
 func (r *Router) recalculate() {
 	table, c := r.calculate()
 	for _, v := range r.virtual {

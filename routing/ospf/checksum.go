@@ -2,8 +2,8 @@ package ospf
 
 import "encoding/binary"
 
-// fletcher returns the LS checksum of an LSA (section 12.1.7; RFC 905 annex B): over all but the
-// age, with the checksum's own two octets taken as zero.
+// fletcher returns the LS checksum of an LSA (section 12.1.7; RFC 905 annex B): over everything
+// except the age, with the two octets of the checksum as zero.
 func fletcher(lsa []byte) uint16 {
 	const at = 16 - 2 // of the checksum, in what is summed
 	b := lsa[2:]
@@ -29,7 +29,7 @@ func fletcher(lsa []byte) uint16 {
 }
 
 // onesComplement returns the checksum of an OSPF packet without authentication (section D.4): the
-// one's complement sum over the packet but its 64 bits of authentication.
+// one's complement sum over the packet except its 64 bits of authentication.
 func onesComplement(b []byte) uint16 {
 	sum := uint32(0)
 	for i := 0; i+1 < len(b); i += 2 {

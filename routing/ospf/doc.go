@@ -15,19 +15,20 @@
 //
 // # Shared databases
 //
-// A Domain holds any number of routers, which share one link state database per area. Each is a
-// router of its own in it: it originates its LSAs and has its routes, a tree with its own root in
-// the area's graph. Where two routers of a domain are joined by a Segment they are fully adjacent
-// at once, and exchange no packets. Where an interface leads to routers outside it has a wire
-// (timers, neighbours), and packets flow as the RFC says; what is learned by any wire is flooded
-// out of all others of the area, as if it had gone from router to router. Ages grow by
-// InfTransDelay of the wire that an LSA leaves by: the whole domain counts as one hop.
+// A Domain holds any number of routers, which share one link state database per area. Each appears
+// in it as a router of its own: it originates its LSAs and has its routes, from a shortest path
+// tree rooted at itself. Routers of a domain joined by a Segment are fully adjacent at once, and
+// exchange no packets. An interface that leads to routers outside the domain has a wire (timers,
+// neighbours), and exchanges packets as in the RFC; what is learned on any wire is flooded out of
+// all others of the area, as if it had gone from router to router. Ages grow by InfTransDelay of
+// the wire by which an LSA leaves: the whole domain counts as one hop.
 //
 // If the routers of a domain fall into parts that are not joined, they still share their databases.
-// What one part learns is then in the databases behind the other, too: unreachable, and so unused.
+// Each part then also has the LSAs of the others, whose originators are unreachable, so that they
+// are not used.
 //
-// A router can go on in another domain, by a graceful restart: Domain.Separate and Router.Remove in
-// the one, Router.Restart in the other.
+// A router can move to another domain by a graceful restart: Domain.Separate and Router.Remove in
+// the old one, Router.Restart in the new one.
 //
 // # Where to find what
 //
@@ -35,11 +36,11 @@
 // (sections 8 to 10.5); exchange, request (10.6 to 10.9); flood, ack (13); lsdb, origin (12, 14);
 // router, summary (12.4); graph, route, nexthop, interarea, external, table (11, 16); virtual (15);
 // grace, restart, help (RFC 3623).
-// docs/ospf-conformance.md lists what the RFC demands, with the test of each.
+// docs/ospf-conformance.md lists the requirements of the RFC, with the test of each.
 //
 // # Left out
-//
 // Networks without multicast (NBMA, point-to-multipoint) and their state Attempt, routing by type
-// of service, demand circuits (RFC 1793), NSSA (RFC 3101), OSPFv3. Neighbours that have these
+// of service, demand circuits (RFC 1793), NSSA (RFC 3101), OSPFv3. Neighbours with these
+// capabilities are accepted, but the capabilities are not offered.
 // capabilities are understood; they are not offered.
 package ospf

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Config has what holds for a whole domain. Zero values stand for the defaults.
+// Config is the configuration of a whole domain. Zero values mean the defaults.
 type Config struct {
 	// RFC1583Compatibility chooses among external paths as RFC 1583 did (section 16.4.1, C.1). All
 	// routers of an AS must agree. The RFC's default is true, that of FRR and most others false.
 	RFC1583Compatibility bool
 
-	// LSA spaces the instances of one LSA (section 12.4). The default 0/5 s/5 s is MinLSInterval.
+	// LSA throttles the instances of an LSA (section 12.4). The default 0/5 s/5 s is MinLSInterval.
 	LSA Throttle
-	// SPF spaces calculations of routes. The default is 50 ms/200 ms/5 s.
+	// SPF throttles calculations of routes. The default is 50 ms/200 ms/5 s.
 	SPF Throttle
-	// MinLSArrival is the least time between two instances of an LSA that are taken from a
+	// MinLSArrival is the minimum time between two instances of an LSA that are accepted from a
 	// neighbour (section 13). The default is 1 s; below 0 there is none.
 	MinLSArrival time.Duration
 }
 
-// MinLSInterval is the RFC's least time between two instances of an LSA (appendix B).
+// MinLSInterval is the RFC's minimum time between two instances of an LSA (appendix B).
 const MinLSInterval = 5 * time.Second
 
-// Times of the appendix B.
+// Times of appendix B.
 const (
 	lsRefreshTime = 1800 * time.Second
 	maxAgeTime    = MaxAge * time.Second
@@ -46,11 +46,11 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Domain is what one process runs of an autonomous system: its areas' databases and any number of
-// routers that share them. A single router is a domain with one router in it.
+// Domain is the part of an autonomous system that one process runs: its areas' databases and any
+// number of routers that share them. A single router is a domain with one router in it.
 //
-// A domain does no input and output. Methods put packets, changes and the time in; everything that
-// comes of it is returned by Poll. It must not be used by two goroutines at once.
+// A domain does no input or output. Its methods take packets, changes and the time; Poll returns
+// everything that results. It is not safe for concurrent use.
 type Domain struct {
 	cfg    Config
 	epoch  time.Time
@@ -61,19 +61,19 @@ type Domain struct {
 	areas     map[ID]*Area
 	external  *database // AS-external-LSAs and opaque ones of the AS: those without an area
 	addresses map[ID]*Interface
-	wires     []*wire // all that are up
+	wires     []*wire // those that are up
 	busy      []*wire // those with something to send
 
-	touched    []*Router // their router-LSAs may have changed
+	touched    []*Router // whose router-LSAs may have changed
 	elect      []*Segment
-	maxAged    map[*entry]struct{} // wait to be acknowledged, then removed; section 14
+	maxAged    map[*entry]struct{} // waiting for acknowledgments before removal; section 14
 	exchanging int                 // neighbours in state Exchange or Loading
-	relief     instant             // until then, what gone neighbours have brought is not kept
+	relief     instant             // until then, LSAs of former neighbours are removed
 	calculate  timer
 	spf        throttle
 	scratch    scratch
-	restarts   []*Router // that restart
-	helping    int       // neighbours that are helped to
+	restarts   []*Router // those that are restarting
+	helping    int       // number of neighbours being helped
 
 	externalChanged bool
 	version         uint64 // of calculations
@@ -82,15 +82,15 @@ type Domain struct {
 
 // Datagram is an OSPF packet to send.
 type Datagram struct {
-	// Interface is the one to send from. On a virtual link it is the virtual one: Src and Dst then
-	// are ordinary addresses, and the packet is routed as any other.
+	// Interface is the one to send from. If it is a virtual link, Src and Dst are ordinary
+	// addresses, and the packet is routed like any other.
 	Interface *Interface
-	Src, Dst  netip.Addr // Src is not valid on an interface without an address: take one of the router's
+	Src, Dst  netip.Addr // Src is invalid if the interface has no address: use one of the router's
 	TTL       uint8      // 1, and more on a virtual link
 	Payload   []byte     // the OSPF packet; IP protocol 89
 }
 
-// ChangeKind says what a Change is about.
+// ChangeKind is the kind of a Change.
 type ChangeKind uint8
 
 const (
@@ -100,7 +100,7 @@ const (
 	ExternalChanged
 )
 
-// Change says that routes may be others than before.
+// Change reports that routes may have changed.
 type Change struct {
 	Kind ChangeKind
 	Area ID // of AreaChanged
@@ -111,26 +111,25 @@ type NeighborChange struct {
 	Interface *Interface
 	Neighbor  ID // its Router ID
 	From, To  NeighborState
-	Reason    string // why it was dropped, where it has done something wrong
+	Reason    string // why it was dropped, if it was at fault
 }
 
-// Output is what came out of a domain since the Poll before.
+// Output is what a domain has produced since the previous Poll.
 type Output struct {
 	Datagrams []Datagram
 	Changes   []Change
 	Neighbors []NeighborChange
 	Restarts  []RestartChange
-	// Mismatches are what has newly come to Interface.Mismatches.
+	// Mismatches are the new entries of Interface.Mismatches.
 	Mismatches []Mismatch
-	// Errors are things that cannot happen while memory is sound (section 14: an LSA in the
-	// database whose checksum has become wrong).
+	// Errors report corrupted memory (section 14: an LSA in the database whose checksum has become
+	// wrong).
 	Errors []error
-	// Deadline is when Poll has to be called again, at the latest. Zero: not before something is
-	// put in.
+	// Deadline is when Poll must be called again, at the latest. Zero: not before the next input.
 	Deadline time.Time
 }
 
-// NewDomain returns an empty domain. Times given to its methods must not fall.
+// NewDomain returns an empty domain. The times passed to its methods must not decrease.
 func NewDomain(cfg Config, now time.Time) *Domain {
 	cfg.setDefaults()
 	d := &Domain{
@@ -146,16 +145,16 @@ func NewDomain(cfg Config, now time.Time) *Domain {
 	return d
 }
 
-// SetThrottle changes how the instances of an LSA are spaced from now on (see Config).
+// SetThrottle changes the throttle of LSAs from now on (see Config).
 func (d *Domain) SetThrottle(lsa Throttle) { d.cfg.LSA = lsa }
 
-// advance moves the domain's time on.
+// advance advances the domain's time.
 func (d *Domain) advance(now time.Time) { d.now = max(d.now, now.Sub(d.epoch)) }
 
 // clock returns the domain's time as a time of day.
 func (d *Domain) clock() time.Time { return d.epoch.Add(d.now) }
 
-// Poll runs what is due and returns all that is to be sent and told.
+// Poll runs what is due, and returns everything to be sent and reported.
 func (d *Domain) Poll(now time.Time) Output {
 	d.advance(now)
 	for {
@@ -175,15 +174,14 @@ func (d *Domain) Poll(now time.Time) Output {
 	return out
 }
 
-// Pending reports whether LSAs or routes are to follow what has changed, and wait for their
-// throttles.
+// Pending reports whether LSAs or routes that must follow a change are waiting for their throttles.
 func (d *Domain) Pending() bool {
 	return len(d.touched)+len(d.elect) > 0 ||
 		slices.ContainsFunc(d.agenda,
 			func(t *timer) bool { return t.what == timerOriginate || t.what == timerCalculate })
 }
 
-// runTimers runs what is due, until nothing is.
+// runTimers runs everything that is due.
 func (d *Domain) runTimers() {
 	for {
 		d.settle()
@@ -196,7 +194,7 @@ func (d *Domain) runTimers() {
 	}
 }
 
-// settle brings LSAs up to date with what has changed since.
+// settle updates LSAs after changes.
 func (d *Domain) settle() {
 	for len(d.elect)+len(d.touched) > 0 {
 		for _, s := range take(&d.elect) {
@@ -216,8 +214,8 @@ func take[T any](list *[]T) []T {
 	return l
 }
 
-// removeMaxAged takes LSAs out that have been flooded as MaxAge and acknowledged (section 14), and
-// tells whether there were any: others may be originated in their place.
+// removeMaxAged removes LSAs that have been flooded as MaxAge and acknowledged (section 14), and
+// reports whether there were any: others may be originated in their place.
 func (d *Domain) removeMaxAged() bool {
 	if d.exchanging > 0 || len(d.maxAged) == 0 {
 		return false
@@ -235,7 +233,7 @@ func (d *Domain) removeMaxAged() bool {
 	return len(gone) > 0
 }
 
-// Area returns an area by its number, nil when no router of the domain is in it.
+// Area returns an area by its number, or nil if no router of the domain is in it.
 func (d *Domain) Area(id ID) *Area { return d.areas[id] }
 
 // Areas lists the areas in order of their numbers.
@@ -248,15 +246,15 @@ func (d *Domain) Routers() []*Router {
 	return slices.SortedFunc(maps.Values(d.routers), func(a, b *Router) int { return cmp.Compare(a.id, b.id) })
 }
 
-// Router returns a router by its Router ID, nil when the domain has none such.
+// Router returns a router by its Router ID, or nil if it is not in the domain.
 func (d *Domain) Router(id ID) *Router { return d.routers[id] }
 
 // Externals returns the database of AS-external-LSAs and of opaque ones of the AS, as Area.LSAs
 // does.
 func (d *Domain) Externals() []LSA { return d.external.list() }
 
-// AddArea sets an area up (appendix C.2). Areas that are ordinary and have no ranges need not be
-// added: AddInterface makes them.
+// AddArea adds an area (appendix C.2). Ordinary areas without ranges need not be added:
+// AddInterface creates them.
 func (d *Domain) AddArea(cfg AreaConfig) (*Area, error) {
 	if d.areas[cfg.ID] != nil {
 		return nil, fmt.Errorf("ospf: there is already an area %v", cfg.ID)

@@ -1,17 +1,17 @@
 package ospf
 
-// The election of a Designated Router (RFC 2328, section 9.4). Where all routers of a wire are
-// routing nodes it is held at once, by segment.go.
+// The election of a Designated Router (RFC 2328, section 9.4). If all routers of a network are in
+// the domain, segment.go holds it at once.
 
-// candidate is a router that takes part in an election: what it says in its Hellos.
+// candidate is a router in an election, as described by its Hellos.
 type candidate struct {
 	id       ID // Router ID
 	addr     ID // of its interface
 	priority uint8
-	dr, bdr  ID // whom it takes for DR and Backup
+	dr, bdr  ID // its DR and Backup
 }
 
-// better reports whether c goes before o: by priority, then by Router ID.
+// better reports whether c precedes o: by priority, then by Router ID.
 func (c *candidate) better(o *candidate) bool {
 	return o == nil || c.priority > o.priority || c.priority == o.priority && c.id > o.id
 }
@@ -67,11 +67,11 @@ func (i *Interface) role(dr, bdr ID) InterfaceState {
 	return InterfaceDROther
 }
 
-// elect elects Designated Router and Backup on a wire (section 9.4), and looks at all adjacencies
-// again when the outcome is another than before.
+// elect elects Designated Router and Backup on a wire (section 9.4). If the outcome has changed,
+// all adjacencies are re-examined.
 func (w *wire) elect() {
 	dr, bdr := w.vote(w.dr, w.bdr)
-	// Step 4: who gains or loses an office votes once more, so that nobody holds both.
+	// Step 4: a router that gains or loses a role repeats the election, so that none has both.
 	if was, ok := w.role(w.dr, w.bdr), w.role(dr, bdr); was != ok && (was >= InterfaceBackup || ok >= InterfaceBackup) {
 		dr, bdr = w.vote(dr, bdr)
 	}
@@ -91,7 +91,7 @@ func (w *wire) elect() {
 	}
 }
 
-// vote is one pass of steps 2 and 3, in which this router says that dr and bdr hold the offices.
+// vote is one pass of steps 2 and 3, in which this router declares dr and bdr.
 func (w *wire) vote(dr, bdr ID) (newDR, newBDR ID) {
 	candidates := []candidate{{w.router.id, w.addr, w.priority, dr, bdr}}
 	for _, n := range w.neighbors {

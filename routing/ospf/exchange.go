@@ -5,19 +5,19 @@ import "fmt"
 // exchange is what a neighbour keeps while databases are compared (section 10: Master/Slave, DD
 // sequence number, database summary list, last received packet).
 type exchange struct {
-	master   bool // we are
+	master   bool // this router is the master
 	seq      uint32
 	began    bool
-	inits    int     // first Database Descriptions that the neighbour has sent, with a smaller MTU
+	inits    int     // initial Database Descriptions received with a smaller MTU
 	options  Options // of the neighbour
-	fresh    int     // of the requests: LSAs that we do not have in any instance
+	fresh    int     // number of requested LSAs of which we have no instance
 	pending  []LSAKey
 	sent     *DatabaseDescription
 	received *DatabaseDescription // without its headers
 }
 
-// startExchange enters ExStart: both say they are master, until the one with the lower Router ID
-// gives way.
+// startExchange enters ExStart: both routers claim to be master, until the one with the lower
+// Router ID gives way.
 func (n *neighbor) startExchange() {
 	n.clear()
 	n.setState(NeighborExStart)
@@ -47,8 +47,8 @@ func (n *neighbor) sendDD(flags DDFlags) {
 	n.repeatDD()
 }
 
-// repeatDD sends the last Database Description again. Only the master, and both in ExStart, do so
-// by themselves (section 10.8).
+// repeatDD sends the last Database Description again. Only the master does so on its own
+// initiative, and in ExStart both (section 10.8).
 func (n *neighbor) repeatDD() {
 	n.wire.sendTo(n, n.exchange.sent)
 	if n.state == NeighborExStart || n.state == NeighborExchange && n.exchange.master {
@@ -56,8 +56,8 @@ func (n *neighbor) repeatDD() {
 	}
 }
 
-// expireDD repeats a packet that was not answered. A slave that is done has kept its last packet
-// for RouterDeadInterval, and frees it now (section 10.8).
+// expireDD repeats a packet that was not answered. A slave whose exchange is complete has kept its
+// last packet for RouterDeadInterval, and frees it now (section 10.8).
 func (n *neighbor) expireDD() {
 	if n.state == NeighborExStart || n.state == NeighborExchange {
 		n.repeatDD()
@@ -66,7 +66,7 @@ func (n *neighbor) expireDD() {
 	n.exchange.sent, n.exchange.received = nil, nil
 }
 
-// nextHeaders takes up to so many LSAs off the database summary list.
+// nextHeaders takes up to room LSAs from the database summary list.
 func (n *neighbor) nextHeaders(room int) []LSAHeader {
 	var headers []LSAHeader
 	pending := n.exchange.pending
@@ -80,8 +80,8 @@ func (n *neighbor) nextHeaders(room int) []LSAHeader {
 	return headers
 }
 
-// databases lists what is exchanged with the neighbour: the area's database, that of the link, and
-// the LSAs of the AS except into stub areas and over virtual links (section 10.3, NegotiationDone).
+// databases lists the databases exchanged with the neighbour: the area's, the link's, and the AS's,
+// except into stub areas and over virtual links (section 10.3, NegotiationDone).
 func (n *neighbor) databases() []*database {
 	all := []*database{n.wire.area.db}
 	if n.wire.link != nil {
@@ -93,11 +93,11 @@ func (n *neighbor) databases() []*database {
 	return all
 }
 
-// takes reports whether the neighbour is sent LSAs of a type: opaque ones if it has said that it
-// knows what they are (RFC 5250, section 3.1).
+// takes reports whether LSAs of a type are sent to the neighbour: opaque ones only if it has
+// announced the capability (RFC 5250, section 3.1).
 func (n *neighbor) takes(t LSType) bool { return !t.opaque() || n.exchange.options&OptionO != 0 }
 
-// entry returns the database copy of an LSA that the neighbour may see.
+// entry returns the database copy of an LSA that the neighbour may see; nil: there is none.
 func (n *neighbor) entry(key LSAKey) *entry {
 	for _, db := range n.databases() {
 		if e := db.entries[key]; e != nil {
@@ -175,7 +175,7 @@ func (n *neighbor) receiveDD(dd *DatabaseDescription) error {
 	return n.accept(dd)
 }
 
-// negotiate is section 10.6 in ExStart: who is master.
+// negotiate is section 10.6 in ExStart: it determines the master.
 func (n *neighbor) negotiate(dd *DatabaseDescription) error {
 	x := &n.exchange
 	const all = FlagInit | FlagMore | FlagMaster
@@ -186,18 +186,18 @@ func (n *neighbor) negotiate(dd *DatabaseDescription) error {
 	case dd.Flags&(FlagInit|FlagMaster) == 0 && dd.Seq == x.seq && n.id < n.wire.router.id:
 		x.master = true
 	default:
-		return nil // the other one gives way when it has our packet
+		return nil // the other router gives way when it has our packet
 	}
 	x.options = dd.Options
 	n.event(negotiationDone)
 	return n.accept(dd)
 }
 
-// accept takes a packet that is next in sequence (section 10.6): asks for LSAs that are more recent
-// than ours, and sends the next one.
+// accept handles a packet that is next in sequence (section 10.6): it requests LSAs that are more
+// recent than ours, and sends the next packet.
 func (n *neighbor) accept(dd *DatabaseDescription) error {
 	x := &n.exchange
-	if dd.Flags&FlagInit == 0 { // it has taken one of ours
+	if dd.Flags&FlagInit == 0 { // it has accepted one of ours
 		n.wire.agrees(n.addr, func(what Disagreement) bool { return what == DifferMTU })
 	}
 	x.received = &DatabaseDescription{Options: dd.Options, Flags: dd.Flags, Seq: dd.Seq}

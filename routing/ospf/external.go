@@ -7,7 +7,7 @@ type path struct {
 	hops      []NextHop
 }
 
-// betterThan chooses between paths (section 16.4.1): with RFC1583Compatibility by cost alone.
+// betterThan compares paths (section 16.4.1); with RFC1583Compatibility by cost alone.
 func (p path) betterThan(o path, compatible bool) bool {
 	if !compatible && p.preferred != o.preferred {
 		return p.preferred
@@ -21,7 +21,7 @@ type externalRoute struct {
 	path path
 }
 
-// externals is section 16.4: routes to networks outside of the AS.
+// externals is section 16.4: routes to networks outside the AS.
 func (c *calculation) externals() {
 	best := map[netKey]externalRoute{}
 	for _, e := range c.r.domain.external.typed[TypeExternal] {
@@ -52,8 +52,8 @@ func (c *calculation) externals() {
 	}
 }
 
-// pathTo returns the way to an external network (section 16.4 step 3): to the router that announces
-// it, or to the forwarding address, which must be inside of the AS.
+// pathTo returns the path to an external network (section 16.4 step 3): to the router that
+// announces it, or to the forwarding address, which must be inside the AS.
 func (c *calculation) pathTo(asbr, forward ID) (best path, ok bool) {
 	compatible := c.r.domain.cfg.RFC1583Compatibility
 	for _, r := range c.routers[asbr] {
@@ -76,16 +76,16 @@ func (c *calculation) pathTo(asbr, forward ID) (best path, ok bool) {
 		if r == nil {
 			continue
 		}
-		// External routes are not in the table yet, so this one is intra-area or inter-area, as it
-		// must be.
+		// The table has no external routes yet, so this one is intra-area or inter-area, as
+		// required.
 		return path{r.Cost, r.Type == IntraArea && r.Area != Backbone,
 			forwardHops(r.NextHops, forward)}, len(r.NextHops) > 0
 	}
 	return path{}, false
 }
 
-// forwardHops returns the next hops to a forwarding address: on an attached network it is the next
-// hop itself.
+// forwardHops returns the next hops to a forwarding address: on an attached network the address
+// itself is the next hop.
 func forwardHops(hops []NextHop, forward ID) []NextHop {
 	var out []NextHop
 	for _, h := range hops {

@@ -127,8 +127,8 @@ func (db *database) flood(e *entry, from *neighbor) (back bool) {
 	return back
 }
 
-// floods puts the LSA on the retransmission lists of the wire's neighbours, and tells whether it
-// has to be sent (section 13.3 steps 1 to 4).
+// floods puts the LSA on the retransmission lists of the wire's neighbours, and reports whether it
+// must be sent (section 13.3 steps 1 to 4).
 func (w *wire) floods(e *entry, from *neighbor) bool {
 	if !w.fits(e) {
 		w.domain().out.Errors = append(w.domain().out.Errors,

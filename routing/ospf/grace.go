@@ -12,16 +12,16 @@ type RestartReason uint8
 const (
 	RestartUnknown RestartReason = iota // an unplanned outage
 	RestartSoftware
-	RestartReload // or an upgrade
+	RestartReload // including an upgrade
 	RestartSwitchover
 )
 
-// GraceLSA is the body of a grace-LSA (RFC 3623, appendix B), an opaque LSA of one link by which a
-// router asks its neighbours to go on as if it were adjacent while it restarts.
+// GraceLSA is the body of a grace-LSA (RFC 3623, appendix B), a link-local opaque LSA by which a
+// router asks its neighbours to treat it as adjacent while it restarts.
 type GraceLSA struct {
-	Period  time.Duration // whole seconds, from when the LSA's age was 0
+	Period  time.Duration // whole seconds, from the LSA's age 0
 	Reason  RestartReason
-	Address ID // of the interface, where there may be several routers on the link; else 0
+	Address ID // of the interface, on networks that may have several routers; otherwise 0
 }
 
 // graceID is the Link State ID of grace-LSAs: opaque type 3, number 0.
@@ -30,7 +30,7 @@ const graceID ID = 3 << 24
 // IsGrace reports whether an LSA is a grace-LSA.
 func (k LSAKey) IsGrace() bool { return k.Type == TypeOpaqueLink && k.ID>>24 == graceID>>24 }
 
-// The types of what is in a grace-LSA (RFC 3623, appendix B).
+// TLV types of a grace-LSA (RFC 3623, appendix B).
 const (
 	tlvPeriod  = 1
 	tlvReason  = 2
@@ -50,7 +50,7 @@ func (g GraceLSA) Encode() []byte {
 	return b
 }
 
-// DecodeGrace reads the body of a grace-LSA. What else is in it is passed over.
+// DecodeGrace reads the body of a grace-LSA. Unknown TLVs are skipped.
 func DecodeGrace(body []byte) (g GraceLSA, err error) {
 	there := false
 	for b := body; len(b) > 0; {

@@ -16,21 +16,22 @@ type graph struct {
 	lsas    []LSA        // by vertex; those of the last calculation
 	routers map[ID]int32 // vertices by Router ID
 	edges   []graphEdge
-	nets    []netKey // the area's networks, sorted; some may be there no more
+	nets    []netKey // the area's networks, sorted; some may no longer exist
 	leaves  []leaf
 }
 
-// leaf is a network that is at a vertex: the network that the vertex is, or a stub network of a
+// leaf is a network at a vertex: the network that the vertex represents, or a stub network of a
 // router.
 type leaf struct {
-	vertex, net int32 // net is its place in nets
+	vertex, net int32 // net is an index in nets
 	cost        uint32
 }
 
-// graphEdge says which link of its router-LSA an edge is; of edges out of networks it is not set.
+// graphEdge identifies the link of a router-LSA that an edge represents; it is not set for edges
+// out of networks.
 type graphEdge struct {
 	from, to int32
-	link     uint16 // its place in the LSA
+	link     uint16 // index in the LSA
 }
 
 func emptyGraph(a *Area) *graph {
@@ -38,7 +39,7 @@ func emptyGraph(a *Area) *graph {
 	return &graph{Graph: g, area: a, routers: map[ID]int32{}}
 }
 
-// buildGraph makes the graph of what the database says now.
+// buildGraph builds the graph from the current database.
 func buildGraph(a *Area) *graph {
 	routers, networks := len(a.db.typed[TypeRouter]), len(a.db.typed[TypeNetwork])
 	g := &graph{area: a, routers: make(map[ID]int32, routers), lsas: make([]LSA, 0, routers+networks)}
@@ -54,7 +55,7 @@ func buildGraph(a *Area) *graph {
 	return g
 }
 
-// addLeaves lists the networks, so that no router has to gather them for itself.
+// addLeaves lists the networks, once for all routers.
 func (g *graph) addLeaves() {
 	keys := make([]netKey, 0, len(g.area.graph.leaves))
 	g.leaves = make([]leaf, 0, len(g.area.graph.leaves))
@@ -76,7 +77,7 @@ func (g *graph) addLeaves() {
 	}
 }
 
-// number gives each leaf its network's place, of the leaves' keys.
+// number sets each leaf's index in nets, given the leaves' keys.
 func (g *graph) number(keys []netKey) {
 	g.nets = slices.Clone(keys)
 	slices.Sort(g.nets)
@@ -87,9 +88,9 @@ func (g *graph) number(keys []netKey) {
 	}
 }
 
-// numberAsBefore takes the places of the graph before, if that has all networks: after most changes
-// it has, and nothing needs to be sorted. Leaves come in the same order as then but for some, so
-// that few are searched for.
+// numberAsBefore takes the indexes from the previous graph if that has all networks, as after most
+// changes: then nothing needs sorting. Most leaves come in the same order as before, so few must be
+// searched for.
 func (g *graph) numberAsBefore(keys []netKey) bool {
 	old, next := g.area.graph, 0
 	if len(old.nets) > 2*len(keys) {
@@ -106,7 +107,7 @@ func (g *graph) numberAsBefore(keys []netKey) bool {
 			return false
 		}
 		g.leaves[i].net = int32(n)
-		for ahead := next; ahead < min(next+4, len(old.leaves)); ahead++ { // where the order goes on
+		for ahead := next; ahead < min(next+4, len(old.leaves)); ahead++ { // resume the order
 			if old.leaves[ahead].net == int32(n) {
 				next = ahead + 1
 				break
@@ -117,9 +118,9 @@ func (g *graph) numberAsBefore(keys []netKey) bool {
 	return true
 }
 
-// addNetworks adds the network-LSAs, and returns their vertices by the DR's address. Where several
-// have one address, those of former DRs are not yet flushed; the one whose router says that it owns
-// the address is meant.
+// addNetworks adds the network-LSAs, and returns their vertices by the DR's address. If several
+// have the same address, those of former DRs have not been flushed yet; the one whose router still
+// has the address counts.
 func (g *graph) addNetworks() map[ID]int32 {
 	networks := map[ID]int32{}
 	owns := func(lsa LSA) bool {
@@ -151,7 +152,7 @@ func (g *graph) addNetworks() map[ID]int32 {
 	return networks
 }
 
-// links lists the edges that one end describes.
+// links lists the edges described by one end.
 func (g *graph) links(networks map[ID]int32) (edges []graphEdge, costs []uint32) {
 	before := len(g.area.graph.edges) // there will be about as many
 	edges, costs = make([]graphEdge, 0, before), make([]uint32, 0, before)
@@ -183,8 +184,8 @@ func (g *graph) links(networks map[ID]int32) (edges []graphEdge, costs []uint32)
 	return edges, costs
 }
 
-// keepBidirectional builds the graph of the edges whose other end has one back (section 16.1 step
-// 2b).
+// keepBidirectional builds the graph from the edges that have an edge in the opposite direction
+// (section 16.1 step 2b).
 func (g *graph) keepBidirectional(edges []graphEdge, costs []uint32) {
 	n := len(g.lsas)
 	first := make([]int32, n+2) // into: the starts of edges by the vertex that they lead to
@@ -202,7 +203,7 @@ func (g *graph) keepBidirectional(edges []graphEdge, costs []uint32) {
 	seen := make([]int32, n) // the vertex + 1 whose neighbours are marked
 	kept := make([]spf.Edge, 0, len(edges))
 	g.edges = make([]graphEdge, 0, len(edges))
-	for i, e := range edges { // edges of one vertex follow each other
+	for i, e := range edges { // edges of one vertex are consecutive
 		if i == 0 || edges[i-1].from != e.from {
 			for _, u := range into[first[e.from]:first[e.from+1]] {
 				seen[u] = e.from + 1
@@ -223,7 +224,7 @@ func (g *graph) keepBidirectional(edges []graphEdge, costs []uint32) {
 	}
 }
 
-// link returns the link of a router-LSA that an edge stands for.
+// link returns the link of a router-LSA that an edge represents.
 func (g *graph) link(edge int32) RouterLink {
 	e, place := g.edges[edge], uint16(0)
 	for l := range g.lsas[e.from].links() {

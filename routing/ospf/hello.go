@@ -30,7 +30,7 @@ func (w *wire) sendHello() {
 	w.send(AllSPFRouters, h)
 }
 
-// checkHello tells why a Hello is not from a possible neighbour (section 10.5).
+// checkHello returns why a Hello is not from a possible neighbour (section 10.5); nil: it is.
 func (w *wire) checkHello(h *Hello) error {
 	var e disagreement
 	seconds := func(what Disagreement, name string, theirs uint32, ours time.Duration) {
@@ -94,7 +94,7 @@ func (w *wire) receiveHello(h *Hello, id, addr ID, sequence uint32) error {
 	}
 	switch claims := func(office ID) bool { return office == addr }; {
 	case w.state == InterfaceWaiting:
-		// The network has elected already: a Backup speaks, or a DR without Backup.
+		// The network has already elected: a Backup is heard, or a DR without a Backup.
 		if claims(h.BDR) || claims(h.DR) && h.BDR == 0 {
 			w.event(backupSeen)
 		}

@@ -45,10 +45,10 @@ func ParseID(s string) (ID, error) {
 	return IDOf(a), nil
 }
 
-// maskOf returns the mask with so many ones in front.
+// maskOf returns the mask with that many leading ones.
 func maskOf(bits int) ID { return ID(^uint64(0) << (32 - bits)) }
 
-// prefixOf returns the prefix of an address and a mask; not ok when the mask has a hole.
+// prefixOf returns the prefix of an address and a mask; ok is false if the mask is not contiguous.
 func prefixOf(addr, mask ID) (p netip.Prefix, ok bool) {
 	bits := 0
 	for mask<<bits&(1<<31) != 0 {

@@ -12,8 +12,8 @@ func (c *calculation) interArea(a *Area) {
 	})
 }
 
-// throughTransit is section 16.3: paths of the backbone that are shorter through a transit area, by
-// a border router which no virtual link leads to.
+// throughTransit is section 16.3: shorter paths of the backbone through a transit area, by a border
+// router to which no virtual link leads.
 func (c *calculation) throughTransit(a *Area) {
 	c.summaries(a, func(lsa LSA, border *RouterRoute, cost uint32) {
 		if lsa.Type == TypeASBRSummary {
@@ -31,7 +31,7 @@ func (c *calculation) throughTransit(a *Area) {
 	})
 }
 
-// improve takes a path that is shorter, or adds one of the same cost (section 16.3 step 5).
+// improve takes a shorter path, or adds one of the same cost (section 16.3 step 5).
 func improve(cost *uint32, hops *[]NextHop, newCost uint32, newHops []NextHop) {
 	switch {
 	case newCost < *cost:
@@ -41,8 +41,8 @@ func improve(cost *uint32, hops *[]NextHop, newCost uint32, newHops []NextHop) {
 	}
 }
 
-// summaries goes through the summary-LSAs of an area that count (section 16.2 steps 1 to 4), with
-// the way to the border router that announces each, and the cost of the whole path.
+// summaries iterates over the usable summary-LSAs of an area (section 16.2 steps 1 to 4), with the
+// path to the border router that announces each, and the cost of the whole path.
 func (c *calculation) summaries(a *Area, use func(lsa LSA, border *RouterRoute, cost uint32)) {
 	for _, t := range []LSType{TypeSummary, TypeASBRSummary} {
 		for _, e := range a.db.typed[t] {
@@ -65,7 +65,7 @@ func (c *calculation) summaries(a *Area, use func(lsa LSA, border *RouterRoute, 
 	}
 }
 
-// eachRange goes through the area ranges of the areas that the router is attached to.
+// eachRange iterates over the area ranges of the areas that the router is attached to.
 func (c *calculation) eachRange(yield func(*Area, Range) bool) {
 	for _, at := range c.r.areas {
 		if !c.r.attached(at.area) {
@@ -80,7 +80,7 @@ func (c *calculation) eachRange(yield func(*Area, Range) bool) {
 }
 
 // rangeCost returns the cost of an area range: that of the farthest network in it (section 12.4.3).
-// A range without networks of the area is not active.
+// A range that contains no network of the area is not active.
 func (c *calculation) rangeCost(a *Area, rg Range) (cost uint32, active bool) {
 	for i, net := range c.keys {
 		if c.intra[i].Area == a.id && keyOfPrefix(rg.Prefix).contains(net) {
@@ -90,8 +90,8 @@ func (c *calculation) rangeCost(a *Area, rg Range) (cost uint32, active bool) {
 	return cost, active
 }
 
-// findRanges notes which of the router's own ranges are active: summaries of the same network are
-// not looked at (section 16.2 step 3).
+// findRanges finds the router's own active ranges: summaries of the same networks are ignored
+// (section 16.2 step 3).
 func (c *calculation) findRanges() {
 	c.ranges = map[netKey]bool{}
 	for a, rg := range c.eachRange {

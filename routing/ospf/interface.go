@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// InterfaceType is the kind of network that an interface attaches to (sections 1.2 and 9).
+// InterfaceType is the type of network that an interface attaches to (sections 1.2 and 9).
 type InterfaceType uint8
 
 const (
@@ -40,29 +40,29 @@ func (s InterfaceState) String() string {
 	return []string{"Down", "Loopback", "Waiting", "Point-to-point", "DR Other", "Backup", "DR"}[s]
 }
 
-// InterfaceConfig sets an interface up (appendix C.3). Zero values stand for the defaults.
+// InterfaceConfig configures an interface (appendix C.3). Zero values mean the defaults.
 type InterfaceConfig struct {
 	Area ID
 	Type InterfaceType
 	// Address is the interface's address with the length of its network's mask. On point-to-point
-	// links it may be left out: then the link is unnumbered, and Index tells it from others.
+	// links it may be left out: then the link is unnumbered, and identified by Index.
 	Address netip.Prefix
 	Index   uint32
 	Cost    uint16 // of sending out of the interface; default 10, of a loopback 0
-	// Passive: the network is announced, but no packets are exchanged and no neighbours made.
+	// Passive: the network is announced, but no packets are exchanged.
 	Passive bool
 
-	Priority uint8 // in electing the Designated Router, the higher wins; default 1
-	NeverDR  bool  // the priority 0: never Designated Router
+	Priority uint8 // in the election of the Designated Router: the higher wins; default 1
+	NeverDR  bool  // priority 0: never Designated Router
 
 	HelloInterval time.Duration // whole seconds; default 10 s
 	DeadInterval  time.Duration // RouterDeadInterval, whole seconds; default 4 × HelloInterval
 	RxmtInterval  time.Duration // default 5 s
 	TransmitDelay time.Duration // InfTransDelay, whole seconds; default 1 s
 	MTU           uint16        // octets; default 1500
-	MTUIgnore     bool          // take neighbours whose MTU is larger
+	MTUIgnore     bool          // accept neighbours whose MTU is larger
 	Auth          Auth
-	// MaxLSAs is how many LSAs one neighbour may bring before it is dropped; 0 is
+	// MaxLSAs limits the LSAs from one neighbour, which is dropped if it exceeds that; 0 is
 	// DefaultMaxLSAsOfNeighbor.
 	MaxLSAs int
 }
@@ -117,9 +117,8 @@ func (c *InterfaceConfig) check() error {
 	return c.Auth.check()
 }
 
-// Interface is a router's attachment to a network (section 9). One that leads to routers of the
-// domain only, or is passive, is little more than what is here; one that exchanges packets has a
-// wire.
+// Interface is a router's attachment to a network (section 9). One that exchanges packets has a
+// wire; one that is passive, or leads only to routers of the domain, has not.
 type Interface struct {
 	router     *Router
 	area       *Area
@@ -135,8 +134,8 @@ type Interface struct {
 	wire       *wire
 }
 
-// AddInterface gives the router an interface, which is down (appendix C.3). Its area is made when
-// the domain has none of that number.
+// AddInterface adds an interface, which is down (appendix C.3). If the domain does not have its
+// area yet, the area is created.
 func (r *Router) AddInterface(cfg InterfaceConfig) (*Interface, error) {
 	cfg.setDefaults()
 	fail := func(err error) (*Interface, error) {
@@ -181,7 +180,7 @@ func (i *Interface) Type() InterfaceType { return i.typ }
 // State returns the state (section 9.1).
 func (i *Interface) State() InterfaceState { return i.state }
 
-// Address returns the interface's address and the length of the mask; not valid when it has none.
+// Address returns the interface's address and the length of the mask; invalid if it has none.
 func (i *Interface) Address() netip.Prefix {
 	if i.addr == 0 {
 		return netip.Prefix{}
@@ -196,8 +195,8 @@ func (i *Interface) Index() uint32 { return i.index }
 // DR returns the addresses of Designated Router and Backup Designated Router, 0.0.0.0 for none.
 func (i *Interface) DR() (dr, bdr netip.Addr) { return i.dr.Addr(), i.bdr.Addr() }
 
-// MTU returns the octets that an IP packet may have. Datagrams may be larger: they are to be sent
-// in fragments.
+// MTU returns the maximum length of an IP packet in octets. Datagrams may be longer: the caller
+// must fragment them.
 func (i *Interface) MTU() uint16 {
 	if i.wire == nil {
 		return defaultMTU
@@ -205,7 +204,7 @@ func (i *Interface) MTU() uint16 {
 	return i.wire.cfg.MTU
 }
 
-// LSAs lists the LSAs of the interface's link alone, as Area.LSAs does.
+// LSAs lists the link-local LSAs of the interface's link, as Area.LSAs does.
 func (i *Interface) LSAs() []LSA {
 	if i.wire == nil || i.wire.link == nil {
 		return nil
@@ -246,7 +245,7 @@ func (i *Interface) up() {
 		i.setState(InterfaceLoopback)
 	case i.typ != Broadcast:
 		i.setState(InterfacePointToPoint)
-	case i.priority == 0 || i.wire == nil: // nobody is waited for
+	case i.priority == 0 || i.wire == nil: // there is nobody to wait for
 		i.setState(InterfaceDROther)
 	default:
 		i.setState(InterfaceWaiting)
@@ -278,7 +277,7 @@ func (i *Interface) down() {
 	}
 }
 
-// Remove takes the interface off its router, down before. It must not be used any more.
+// Remove brings the interface down and removes it from its router. It must not be used any more.
 func (i *Interface) Remove(now time.Time) {
 	d := i.router.domain
 	d.advance(now)
@@ -287,7 +286,7 @@ func (i *Interface) Remove(now time.Time) {
 	i.forget()
 }
 
-// forget takes the interface out of the domain's lists.
+// forget removes the interface from the domain's lists.
 func (i *Interface) forget() {
 	i.area.interfaces--
 	if d := i.router.domain; d.addresses[i.addr] == i {

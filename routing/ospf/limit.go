@@ -89,7 +89,7 @@ func (n *neighbor) admit() error {
 	if w.area.foreign() < most {
 		return nil
 	}
-	worst, gone := n, w.area.foreign() // by neighbours that are none any more
+	worst, gone := n, w.area.foreign() // LSAs from former neighbours
 	for _, x := range n.domain().wires {
 		for _, o := range x.neighbors {
 			if gone -= w.area.shareOf(o); w.area.shareOf(o) > w.area.shareOf(worst) {
@@ -170,8 +170,7 @@ func (d *Domain) relieve() {
 	}
 }
 
-// prune removes what gone neighbours have brought of routers that are not among those that can be
-// reached.
+// prune removes LSAs that came from former neighbours and whose originators are not reachable.
 func (db *database) prune(reachable map[ID]bool) {
 	for t := range db.typed {
 		for _, e := range slices.Clone(db.typed[t]) {
@@ -183,9 +182,9 @@ func (db *database) prune(reachable map[ID]bool) {
 	}
 }
 
-// reachable lists the routers that some router of the domain reaches inside of the area.
+// reachable lists the routers that some router of the domain reaches within the area.
 func (g *graph) reachable(d *Domain) map[ID]bool {
-	first := make([]int32, len(g.lsas)+1) // of each vertex's edges, which follow each other
+	first := make([]int32, len(g.lsas)+1) // of each vertex's edges, which are consecutive
 	for _, e := range g.edges {
 		first[e.from+1]++
 	}

@@ -19,8 +19,8 @@ const (
 	TypeExternal                      // section A.4.5
 )
 
-// Opaque LSAs, by how far they are flooded (RFC 5250, section 3). The first octet of the Link State
-// ID says what is in one; only grace-LSAs have a meaning here, the others are handed on.
+// Opaque LSAs, by flooding scope (RFC 5250, section 3). The first octet of the Link State ID is the
+// opaque type; the engine interprets only grace-LSAs, and floods the others.
 const (
 	TypeOpaqueLink LSType = 9 + iota // over one link
 	TypeOpaqueArea
@@ -29,7 +29,8 @@ const (
 
 func (t LSType) opaque() bool { return t >= TypeOpaqueLink && t <= TypeOpaqueAS }
 
-// wide reports whether LSAs of the type go through the whole AS, but stub areas and virtual links.
+// wide reports whether LSAs of the type are flooded through the whole AS, except stub areas and
+// virtual links.
 func (t LSType) wide() bool { return t == TypeExternal || t == TypeOpaqueAS }
 
 // known reports whether LSAs of the type are kept and flooded.
@@ -57,7 +58,7 @@ const (
 	MaxSequence     int32 = 0x7fffffff
 )
 
-// LSAKey identifies an LSA among all its instances (section 12.1).
+// LSAKey identifies an LSA regardless of its instance (section 12.1).
 type LSAKey struct {
 	Type      LSType
 	ID        ID
@@ -67,7 +68,7 @@ type LSAKey struct {
 // String returns type, Link State ID and advertising router.
 func (k LSAKey) String() string { return fmt.Sprintf("%v %v of %v", k.Type, k.ID, k.AdvRouter) }
 
-// compare orders keys, for listings and packets that do not depend on a map's order.
+// compare orders keys, so that listings and packets do not depend on the order of a map.
 func (k LSAKey) compare(o LSAKey) int {
 	number := func(k LSAKey) uint64 { return uint64(k.ID)<<32 | uint64(k.AdvRouter) }
 	switch {
@@ -90,12 +91,12 @@ type LSAHeader struct {
 	Options  Options
 	Seq      int32
 	Checksum uint16
-	Length   uint16 // octets, with the header
+	Length   uint16 // octets, including the header
 }
 
 const lsaHeaderLen = 20
 
-// append adds the header's octets to b.
+// append appends the encoded header to b.
 func (h LSAHeader) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, h.Age)
 	b = append(b, byte(h.Options), byte(h.Type))
@@ -122,8 +123,8 @@ func decodeLSAHeader(b []byte) LSAHeader {
 	}
 }
 
-// Compare tells which of two instances of an LSA is the more recent (section 13.1): above 0 when h
-// is, below 0 when o is, 0 when they are the same. Ages are those of this moment.
+// Compare returns which of two instances of an LSA is more recent (section 13.1): above 0: h, below
+// 0: o, 0: they are the same. Ages must be current.
 func (h LSAHeader) Compare(o LSAHeader) int {
 	switch {
 	case h.Seq != o.Seq:
@@ -144,14 +145,14 @@ func (h LSAHeader) Compare(o LSAHeader) int {
 	return 0
 }
 
-// LSA is a link state advertisement: its header and what follows it, undecoded. The body is shared
-// and never changed.
+// LSA is a link state advertisement: its header and its undecoded body, which is shared and must
+// not be changed.
 type LSA struct {
 	LSAHeader
 	Body []byte
 }
 
-// NewLSA returns the instance with the given body; length and checksum are computed.
+// NewLSA returns the instance with the given body; it computes length and checksum.
 func NewLSA(key LSAKey, options Options, seq int32, age uint16, body []byte) LSA {
 	h := LSAHeader{LSAKey: key, Age: age, Options: options, Seq: seq, Length: uint16(lsaHeaderLen + len(body))}
 	lsa := LSA{h, body}
@@ -159,14 +160,14 @@ func NewLSA(key LSAKey, options Options, seq int32, age uint16, body []byte) LSA
 	return lsa
 }
 
-// Append adds the LSA's octets to b.
+// Append appends the encoded LSA to b.
 func (l LSA) Append(b []byte) []byte { return append(l.LSAHeader.append(b), l.Body...) }
 
 // ChecksumOK verifies the LS checksum (section 12.1.7).
 func (l LSA) ChecksumOK() bool { return l.Checksum != 0 && fletcher(l.Append(nil)) == l.Checksum }
 
-// sameContents reports whether two instances say the same (section 13.2: all but age, sequence
-// number and checksum).
+// sameContents reports whether two instances have the same contents (section 13.2: everything
+// except age, sequence number and checksum).
 func (l LSA) sameContents(o LSA) bool {
 	return l.Options == o.Options && (l.Age >= MaxAge) == (o.Age >= MaxAge) && slices.Equal(l.Body, o.Body)
 }
@@ -204,7 +205,7 @@ type RouterLSA struct {
 	Links []RouterLink
 }
 
-// Encode returns the body's octets.
+// Encode returns the encoded body.
 func (r RouterLSA) Encode() []byte {
 	b := make([]byte, 0, 4+12*len(r.Links))
 	b = append(b, byte(r.Flags), 0)
@@ -218,8 +219,8 @@ func (r RouterLSA) Encode() []byte {
 	return b
 }
 
-// routerLinks walks over the links of a valid router-LSA's body. Metrics of other types of service
-// are passed over.
+// routerLinks iterates over the links in a valid router-LSA's body. Metrics of other types of
+// service are skipped.
 func routerLinks(body []byte, yield func(RouterLink) bool) {
 	for b := body[4:]; len(b) > 0; b = b[12+4*int(b[9]):] {
 		l := RouterLink{
@@ -277,7 +278,7 @@ type NetworkLSA struct {
 	Routers []ID // Router IDs of the attached routers that are fully adjacent to the DR, and the DR
 }
 
-// Encode returns the body's octets.
+// Encode returns the encoded body.
 func (n NetworkLSA) Encode() []byte {
 	b := make([]byte, 0, 4+4*len(n.Routers))
 	b = binary.BigEndian.AppendUint32(b, uint32(n.Mask))
@@ -309,13 +310,13 @@ type SummaryLSA struct {
 	Metric uint32 // 24 bits; LSInfinity: unreachable
 }
 
-// Encode returns the body's octets.
+// Encode returns the encoded body.
 func (s SummaryLSA) Encode() []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 8), uint32(s.Mask))
 	return binary.BigEndian.AppendUint32(b, s.Metric&LSInfinity)
 }
 
-// DecodeSummary reads the body of a summary-LSA. Metrics of other types of service are passed over.
+// DecodeSummary reads the body of a summary-LSA. Metrics of other types of service are skipped.
 func DecodeSummary(body []byte) (SummaryLSA, error) {
 	if len(body) < 8 || len(body)%4 != 0 {
 		return SummaryLSA{}, fmt.Errorf("a summary-LSA's body has %d octets, not 8, 12, …", len(body))
@@ -332,7 +333,7 @@ type ExternalLSA struct {
 	Tag     uint32 // the external route tag, of no meaning to OSPF
 }
 
-// Encode returns the body's octets.
+// Encode returns the encoded body.
 func (e ExternalLSA) Encode() []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 16), uint32(e.Mask))
 	metric := e.Metric & LSInfinity
@@ -344,8 +345,8 @@ func (e ExternalLSA) Encode() []byte {
 	return binary.BigEndian.AppendUint32(b, e.Tag)
 }
 
-// DecodeExternal reads the body of an AS-external-LSA. Metrics of other types of service are passed
-// over.
+// DecodeExternal reads the body of an AS-external-LSA. Metrics of other types of service are
+// skipped.
 func DecodeExternal(body []byte) (ExternalLSA, error) {
 	if len(body) < 16 || (len(body)-4)%12 != 0 {
 		return ExternalLSA{}, fmt.Errorf("an AS-external-LSA's body has %d octets, not 16, 28, …", len(body))
@@ -360,8 +361,8 @@ func DecodeExternal(body []byte) (ExternalLSA, error) {
 	}, nil
 }
 
-// Validate checks the checksum, the age, and that the body is what its type says: what a received
-// LSA must satisfy to come into a database (section 13 steps 1 and 2).
+// Validate checks the checksum, the age, and that the body fits the type: the conditions for a
+// received LSA to enter a database (section 13 steps 1 and 2).
 func (l LSA) Validate() error {
 	if !l.ChecksumOK() {
 		return fmt.Errorf("LSA %v: the checksum is wrong", l.LSAKey)
@@ -393,7 +394,7 @@ func (l LSA) checkBody() (err error) {
 	case TypeExternal:
 		_, err = DecodeExternal(l.Body)
 	case TypeOpaqueLink, TypeOpaqueArea, TypeOpaqueAS:
-		return nil // what they say matters to whoever knows it
+		return nil // opaque data is left to those who understand it
 	default:
 		return fmt.Errorf("LSAs of this type are not known")
 	}

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// database is the link state database of an area, or that of the LSAs of the whole AS (section
-// 12.2), or of those of one link (RFC 5250, section 3).
+// database is the link state database of an area, of the whole AS (section 12.2), or of one link
+// (RFC 5250, section 3).
 type database struct {
 	domain  *Domain
 	area    *Area // nil: the AS, or a link
-	link    *wire // of the LSAs of one link
+	link    *wire // of link-local LSAs
 	entries map[LSAKey]*entry
 	typed   [TypeOpaqueAS + 1][]*entry // the same, by type
-	own     map[LSAKey]*origin         // what the domain's routers originate
-	foreign int                        // entries that neighbours have brought
+	own     map[LSAKey]*origin         // LSAs that the domain's routers originate
+	foreign int                        // number of entries received from neighbours
 }
 
-// entry is the database copy of an LSA. When a newer instance comes, the entry stays.
+// entry is the database copy of an LSA. It stays when a newer instance arrives.
 type entry struct {
 	LSA       // Age is that at installed
 	db        *database
 	installed instant
-	arrived   bool      // it came by flooding: MinLSArrival applies
-	returned  bool      // it has been sent back to a neighbour with an older one
-	sentBack  instant   // when that was
-	waiting   int       // retransmission lists that it is on
+	arrived   bool      // received by flooding: MinLSArrival applies
+	returned  bool      // it has been sent back to a neighbour with an older instance
+	sentBack  instant   // when
+	waiting   int       // number of retransmission lists that it is on
 	changed   bool      // its contents differ from what the neighbours have acknowledged
-	from      *neighbor // that it was received from; nil: originated here
-	pos       int       // in typed
+	from      *neighbor // the neighbour it was received from; nil: originated here
+	pos       int       // index in typed
 	timer     timer
 }
 
@@ -37,7 +37,7 @@ func newDatabase(d *Domain, a *Area) *database {
 	return &database{domain: d, area: a, entries: map[LSAKey]*entry{}, own: map[LSAKey]*origin{}}
 }
 
-// database returns where LSAs of a type are kept that come by the wire.
+// database returns the database for LSAs of a type received on the wire.
 func (w *wire) database(t LSType) *database {
 	switch {
 	case t.wide():
@@ -51,7 +51,7 @@ func (w *wire) database(t LSType) *database {
 	return w.link
 }
 
-// discard empties a database that no router keeps any more.
+// discard empties a database that no router uses any more.
 func (db *database) discard() {
 	for _, o := range db.own {
 		db.domain.agenda.stop(&o.timer)
@@ -65,14 +65,14 @@ func (db *database) discard() {
 	}
 }
 
-// age returns the age of now in seconds (section 12.1.1).
+// age returns the current age in seconds (section 12.1.1).
 func (e *entry) age() uint16 {
 	return uint16(min(MaxAge, time.Duration(e.Age)+(e.db.domain.now-e.installed)/time.Second))
 }
 
 func (e *entry) maxAged() bool { return e.age() >= MaxAge }
 
-// header returns the header with the age of now.
+// header returns the header with the current age.
 func (e *entry) header() LSAHeader {
 	h := e.LSAHeader
 	h.Age = e.age()
@@ -146,7 +146,7 @@ func (db *database) remove(e *entry) {
 	}
 }
 
-// forget takes an entry off all retransmission lists.
+// forget removes an entry from all retransmission lists.
 func (db *database) forget(e *entry) {
 	if e.waiting == 0 {
 		return
@@ -158,7 +158,8 @@ func (db *database) forget(e *entry) {
 	}
 }
 
-// wires lists where the database's LSAs are flooded (section 13.3: the eligible interfaces).
+// wires lists the wires on which the database's LSAs are flooded (section 13.3: the eligible
+// interfaces).
 func (db *database) wires() []*wire {
 	switch {
 	case db.link != nil:
@@ -185,7 +186,7 @@ func (db *database) floodsOn(w *wire) bool {
 func (db *database) changed(t LSType) {
 	switch {
 	case t.opaque():
-		return // no route follows from it
+		return // no routes depend on it
 	case db.area == nil:
 		db.domain.externalChanged = true
 	case t == TypeRouter || t == TypeNetwork:
@@ -194,7 +195,7 @@ func (db *database) changed(t LSType) {
 		db.area.changed = true
 	}
 	for _, r := range db.domain.restarts {
-		r.touch() // it may be back, or not be known any more
+		r.touch() // it may be known again, or not any more
 	}
 	db.domain.scheduleCalculation()
 }
@@ -243,8 +244,8 @@ func (e *entry) expire(timerKind) {
 	}
 }
 
-// damaged replaces a damaged LSA of the domain's own, and drops one of others: it comes back when
-// it is refreshed.
+// damaged replaces a damaged LSA originated by the domain, and drops one of others, which returns
+// when it is refreshed.
 func (db *database) damaged(e *entry) {
 	db.changed(e.Type)
 	if o := db.own[e.LSAKey]; o != nil {

@@ -51,7 +51,7 @@ type neighbor struct {
 	priority uint8
 	dr, bdr  ID
 	sequence uint32 // of cryptographic authentication: the last one
-	brought  share  // what of the databases has come by it
+	brought  share  // LSAs received from it
 	reason   string // why it was dropped
 	helped   *help  // while it restarts
 
@@ -93,8 +93,8 @@ func (n *neighbor) expire(what timerKind) {
 	}
 }
 
-// event is the table of section 10.3, whose order the cases keep. An event that the table does not
-// have in a state changes nothing.
+// event implements the table of section 10.3; the cases are in its order. Events that the table
+// does not list for a state are ignored.
 func (n *neighbor) event(e neighborEvent) {
 	switch {
 	case e == helloReceived:
@@ -137,8 +137,8 @@ func (n *neighbor) wantsAdjacency() bool {
 		n.addr == w.bdr
 }
 
-// setState changes the state, with what depends on it elsewhere: LSAs when an adjacency is full or
-// no longer, the election when communication becomes or ends to be bidirectional.
+// setState changes the state and updates what depends on it: LSAs when an adjacency becomes or
+// ceases to be Full, and the election when communication becomes or ceases to be bidirectional.
 func (n *neighbor) setState(s NeighborState) {
 	was, d := n.state, n.domain()
 	if s == was {

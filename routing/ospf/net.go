@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// netKey is a network as a number: the address above, the length of the mask below. Sorted, a
-// network comes before those inside of it.
+// netKey is a network as a number: the address in the upper half, the length of the mask in the
+// lower. In sorted order, a network precedes those within it.
 type netKey uint64
 
 func keyOf(addr, mask ID) netKey {
@@ -25,16 +25,16 @@ func (k netKey) mask() ID { return maskOf(k.bits()) }
 
 func (k netKey) prefix() netip.Prefix { return netip.PrefixFrom(k.addr().Addr(), k.bits()) }
 
-// contains reports whether a network is, or is inside of, k.
+// contains reports whether o equals k or is within it.
 func (k netKey) contains(o netKey) bool { return o.bits() >= k.bits() && o.addr()&k.mask() == k.addr() }
 
 func sortedNets[V any](m map[netKey]V) []netKey { return slices.Sorted(maps.Keys(m)) }
 
-// assignIDs gives a Link State ID to each network that one router announces by LSAs of one type
-// (appendix E): the network's address; where networks differ in the mask only, the host bits of the
-// more specific ones are set. A host route has none, so there it keeps the address. A network for
-// which that leaves none (10.1.0.0/31 beside host routes to both of its addresses) is left out: two
-// LSAs of one ID would replace each other for ever.
+// assignIDs chooses a Link State ID for each network that one router announces in LSAs of one type
+// (appendix E): the network's address; if networks differ only in the mask, the more specific ones
+// get it with the host bits set. A host route has no host bits, so there it keeps the address. A
+// network for which no ID is left (10.1.0.0/31 besides host routes to both of its addresses) is
+// left out: two LSAs with one ID would replace each other for ever.
 func assignIDs[V any](nets map[netKey]V) map[netKey]ID {
 	ids, taken := make(map[netKey]ID, len(nets)), make(map[ID]bool, len(nets))
 	sorted := sortedNets(nets)

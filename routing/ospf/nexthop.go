@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/routing/spf"
 )
 
-// resolver returns a function that gives the next hops of a vertex of the tree (section 16.1.1).
-// Vertices with the same first hops share the answer.
+// resolver returns a function that returns the next hops to a vertex of the tree (section 16.1.1).
+// Vertices with the same first hops share the result.
 func (c *calculation) resolver(g *graph, tree *spf.Tree) func(v int32) []NextHop {
 	sets := map[hopsKey][]NextHop{}
 	return func(v int32) []NextHop {
@@ -29,9 +29,9 @@ func (c *calculation) resolver(g *graph, tree *spf.Tree) func(v int32) []NextHop
 	}
 }
 
-// nextHops returns what one first hop of a tree means: a network or router at the other end of one
-// of the own links, or a router on a network that is. A virtual link stands for the path through
-// its transit area.
+// nextHops returns the next hops for one first hop of the tree: a network or router at the other
+// end of one of the router's links, or a router on such a network. For a virtual link they are
+// those of the path through its transit area.
 func (c *calculation) nextHops(g *graph, edge int32) []NextHop {
 	from, to := g.Ends(edge)
 	if g.lsas[from].Type == TypeNetwork {
@@ -63,8 +63,8 @@ func (c *calculation) nextHops(g *graph, edge int32) []NextHop {
 	return nil
 }
 
-// acrossNetwork returns the hop to a router on a network that we are attached to: its address is in
-// its router-LSA (section 16.1.1).
+// acrossNetwork returns the hop to a router on an attached network: its address is in its
+// router-LSA (section 16.1.1).
 func (c *calculation) acrossNetwork(network, router LSA) []NextHop {
 	net := keyOf(network.ID, bodyMask(network.Body))
 	for _, i := range c.r.interfaces {

@@ -124,7 +124,7 @@ func (db *database) selfOriginated(e *entry) {
 		return
 	}
 	if r := db.domain.owner(e.LSAKey); r != nil && r.restart != nil && db.link == nil {
-		return // RFC 3623, section 2.1 (2); a grace-LSA that comes back is none of before
+		return // RFC 3623, section 2.1 (2); a grace-LSA that returns is not from before the restart
 	}
 	if !e.maxAged() {
 		e.prematurelyAge()

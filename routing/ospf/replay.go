@@ -8,15 +8,14 @@ type last struct {
 	gone     instant
 }
 
-// remember keeps a neighbour's cryptographic sequence number when it is gone. The RFC keeps it in
-// the neighbour only (section D.3), so that packets which somebody has recorded would be taken
-// again as soon as it is: those of a router that was switched off, or was pushed off, would make it
-// a neighbour once more.
+// remember keeps the cryptographic sequence number of a neighbour that is removed. The RFC keeps it
+// only with the neighbour (section D.3): after that, recorded packets would be accepted again, and
+// could bring back as a neighbour a router that was switched off or driven out.
 //
-// Nothing in a Hello says that it is new but its number. So a router whose numbers have begun anew
-// cannot be told from a recording, and is refused as well: for MaxAge, when nothing of its former
-// life is in the databases any more, or until the interface goes down. Routers that take the time
-// of day, as FRR, BIRD and this engine do, are not concerned.
+// Only the sequence number tells a new Hello from a recorded one. So a router whose numbers start
+// anew is rejected, too: for MaxAge, after which its previous LSAs are no longer in any database,
+// or until the interface goes down. Routers that use the time of day as sequence number, as FRR,
+// BIRD and this engine do, are not affected.
 func (w *wire) remember(n *neighbor) {
 	if w.cfg.Auth.Type != AuthCryptographic {
 		return
@@ -36,9 +35,9 @@ func (w *wire) remember(n *neighbor) {
 	w.heard[n.id] = last{max(n.sequence, w.heard[n.id].sequence), n.domain().now}
 }
 
-// checkReplay refuses the first packet of a neighbour that is none newer than the last one of its
-// former life, or than those of the neighbour of that Router ID by another address: the digest does
-// not cover the IP header.
+// checkReplay rejects a neighbour's first packet if it is no newer than the last one before the
+// neighbour was removed, or if it is older than packets from a neighbour with the same Router ID at
+// another address: the digest does not cover the IP header.
 func (w *wire) checkReplay(id ID, sequence uint32) error {
 	if w.cfg.Auth.Type != AuthCryptographic {
 		return nil

@@ -23,7 +23,7 @@ func (n *neighbor) want(h LSAHeader, fresh bool) {
 	n.order = append(n.order, h.LSAKey)
 }
 
-// askNext sends a Link State Request when none is under way, with as much of the list as fits
+// askNext sends a Link State Request unless one is pending, with as much of the list as fits
 // (section 10.9).
 func (n *neighbor) askNext() {
 	if n.asked > 0 || len(n.requests) == 0 || n.state != NeighborExchange && n.state != NeighborLoading {
@@ -42,7 +42,7 @@ func (n *neighbor) askNext() {
 	n.domain().agenda.set(&n.request, n.domain().now+n.wire.cfg.RxmtInterval)
 }
 
-// repeatRequest asks again for what has not come.
+// repeatRequest requests again what has not arrived.
 func (n *neighbor) repeatRequest() {
 	var again []LSAKey
 	for k, r := range n.requests {
@@ -58,7 +58,7 @@ func (n *neighbor) repeatRequest() {
 	n.askNext()
 }
 
-// satisfied takes an LSA off the request list. When the last one has come, Loading is done.
+// satisfied removes an LSA from the request list. If it was the last one, Loading is done.
 func (n *neighbor) satisfied(key LSAKey) {
 	r, ok := n.requests[key]
 	if !ok {
@@ -82,8 +82,8 @@ func (n *neighbor) satisfied(key LSAKey) {
 	n.askNext()
 }
 
-// receiveRequest answers a Link State Request from the database (section 10.7), each LSA once: a
-// short request could ask for a long one a hundred times.
+// receiveRequest answers a Link State Request from the database (section 10.7), each LSA once:
+// otherwise a short request could ask for a long LSA a hundred times.
 func (n *neighbor) receiveRequest(req *LinkStateRequest) error {
 	var lsas []*entry
 	seen := make(map[LSAKey]bool, len(req.Keys))

@@ -24,9 +24,9 @@ const staleTime = 5 * time.Second
 type restartPhase uint8
 
 const (
-	restartWaits   restartPhase = iota // for the adjacencies of before
+	restartWaits   restartPhase = iota // waiting for the previous adjacencies
 	restartEnds                        // LSAs are originated again; routes are not calculated yet
-	restartCleared                     // all is as usual, but LSAs of before that nothing says any more
+	restartCleared                     // normal operation, except for previous LSAs that are no longer originated
 )
 
 // restart is a router that restarts.
@@ -218,7 +218,8 @@ func (r *Router) resumes() bool {
 }
 
 // isBack reports whether the router is adjacent to all its previous neighbours in an area,
-// according to its previous router-LSA; or what in others' LSAs contradicts that.
+// according to its previous router-LSA. contradiction says which LSA of another router contradicts
+// that; "": none does.
 func (r *Router) isBack(a *Area) (back bool, contradiction string) {
 	before := a.db.entries[LSAKey{TypeRouter, r.id, r.id}]
 	if before == nil || before.maxAged() {
@@ -243,8 +244,8 @@ func (r *Router) isBack(a *Area) (back bool, contradiction string) {
 	return back, ""
 }
 
-// isUnknown says why nothing of the router's LSAs of before is to be learned in an area, when that
-// is known.
+// isUnknown says why the router's previous LSAs cannot be learned in an area; "": they still may
+// be.
 func (r *Router) isUnknown(a *Area) (why string) {
 	for _, w := range a.wires {
 		if slices.ContainsFunc(w.neighbors, func(n *neighbor) bool { return n.state == NeighborFull }) {
@@ -297,7 +298,7 @@ func (r *Router) isOnNetwork(a *Area, l RouterLink) (back bool, contradiction st
 	return len(on) > 1 || r.isAdjacent(a, l, func(peer) bool { return true }), ""
 }
 
-// leadsTo reports whether a router-LSA has a link of a type.
+// leadsTo reports whether a router-LSA has a link of a type with an ID.
 func (e *entry) leadsTo(t LinkType, id ID) bool {
 	if e.maxAged() {
 		return false
@@ -310,8 +311,8 @@ func (e *entry) leadsTo(t LinkType, id ID) bool {
 	return false
 }
 
-// isAdjacent reports whether the router is fully adjacent to someone by the interface that a link
-// of its router-LSA stands for.
+// isAdjacent reports whether, on the interface that a link of the router's router-LSA stands for,
+// the router is fully adjacent to a peer for which to is true.
 func (r *Router) isAdjacent(a *Area, l RouterLink, to func(peer) bool) bool {
 	if l.Type == LinkVirtual {
 		return slices.ContainsFunc(r.virtual,

@@ -11,32 +11,32 @@ import (
 // calculation builds the routing table of one router (section 16).
 type calculation struct {
 	r       *Router
-	intra   []Route  // of networks inside of the areas, sorted
+	intra   []Route  // of networks within the areas, sorted
 	keys    []netKey // the same, as numbers
 	others  map[netKey]*Route
 	routers map[ID][]*RouterRoute
 	transit map[*Area]bool  // areas with TransitCapability
-	ranges  map[netKey]bool // the own active area ranges
+	ranges  map[netKey]bool // the router's own active area ranges
 	trees   *scratch
-	only    *netKey // the one network that is wanted; nil: all
+	only    *netKey // the only network of interest; nil: all
 }
 
-// scratch is memory that calculations use again.
+// scratch is memory reused between calculations.
 type scratch struct {
 	tree  spf.Tree
 	costs []uint32 // by network of an area
 }
 
-// hopsKey identifies a set of first hops inside of one tree: vertices that have the same set share
-// it.
+// hopsKey identifies a set of first hops within one tree: vertices with the same set share the
+// result.
 type hopsKey struct {
 	first *int32
 	len   int
 }
 
-// Routes returns the router's routing table, calculated from the databases as they were at the last
-// calculation and the summaries and externals of now. Without changes a border router returns what
-// it has; others calculate it each time, in the time of one shortest path tree: keep it until Poll
+// Routes returns the router's routing table, from the areas' graphs as of the last calculation and
+// the current summaries and externals. Without changes, a border router returns its existing table;
+// others calculate it each time, which takes as long as a shortest path tree: keep it until Poll
 // returns a Change of one of the router's areas.
 func (r *Router) Routes() *Table {
 	if r.table != nil && r.table.version == r.domain.version {
@@ -49,8 +49,8 @@ func (r *Router) Routes() *Table {
 	return t
 }
 
-// RouteTo returns the route of one network, without looking at shorter prefixes: what Routes finds,
-// in the time of a shortest path tree, without that for all networks.
+// RouteTo returns the route to exactly one network, as Routes would have it. It takes the time of a
+// shortest path tree, but does not build the whole table.
 func (r *Router) RouteTo(p netip.Prefix) (Route, bool) {
 	if !p.Addr().Is4() {
 		return Route{}, false
@@ -63,8 +63,8 @@ func (r *Router) RouteTo(p netip.Prefix) (Route, bool) {
 	return t.Find(p)
 }
 
-// Networks lists the networks that the databases name, sorted: of each router's routes none is to
-// another one. Some may not be reached by anybody.
+// Networks lists all networks in the databases, sorted. Routers have routes to no others; some may
+// be unreachable for every router.
 func (d *Domain) Networks() []netip.Prefix {
 	var keys []netKey
 	named := func(entries []*entry) {
@@ -89,7 +89,7 @@ func (d *Domain) Networks() []netip.Prefix {
 	return out
 }
 
-// forwards reports whether a route of a network may follow from that of another one: of a
+// forwards reports whether the route to a network may depend on that to another one: by a
 // forwarding address.
 func (d *Domain) forwards(net netKey) bool {
 	for _, e := range d.external.typed[TypeExternal] {
@@ -103,7 +103,7 @@ func (d *Domain) forwards(net netKey) bool {
 // calculate is section 16: intra-area routes, inter-area routes, transit areas, external routes.
 func (r *Router) calculate() (*Table, *calculation) { return r.calculateOnly(nil) }
 
-// calculateOnly is calculate for one network; nil stands for all.
+// calculateOnly is calculate for one network; nil: all.
 func (r *Router) calculateOnly(only *netKey) (*Table, *calculation) {
 	c := &calculation{r: r, others: map[netKey]*Route{}, routers: map[ID][]*RouterRoute{}, transit: map[*Area]bool{},
 		trees: &r.domain.scratch, only: only}
@@ -149,7 +149,7 @@ func (c *calculation) intraArea(a *Area) {
 	g := a.graph
 	root, ok := g.routers[c.r.id]
 	if !ok {
-		return // the own router-LSA is not in the last calculation yet
+		return // the router's own router-LSA is not in the last calculation yet
 	}
 	tree := &c.trees.tree
 	g.Tree(root, tree)
@@ -189,7 +189,7 @@ func (c *calculation) leaves(g *graph, tree *spf.Tree, hops func(v int32) []Next
 	for i, cost := range costs {
 		if cost != spf.Unreachable {
 			routes = append(routes, Route{Prefix: g.nets[i].prefix(), Type: IntraArea, Area: g.area.id, Cost: cost})
-			costs[i] = uint32(len(routes)) // from here on its place + 1
+			costs[i] = uint32(len(routes)) // from here on, the index + 1
 		}
 	}
 	for _, l := range g.leaves {
@@ -202,7 +202,7 @@ func (c *calculation) leaves(g *graph, tree *spf.Tree, hops func(v int32) []Next
 	return routes
 }
 
-// leavesOf is leaves of the network that is wanted.
+// leavesOf is leaves for the only network of interest.
 func (c *calculation) leavesOf(g *graph, tree *spf.Tree, hops func(v int32) []NextHop) []Route {
 	net, ok := slices.BinarySearch(g.nets, *c.only)
 	if !ok {
@@ -239,8 +239,8 @@ func (c *calculation) leafHops(g *graph, tree *spf.Tree, l leaf, hops func(v int
 	return nil
 }
 
-// mergeIntra joins the routes of another area to those that are there. A network that is in both
-// has the shorter path.
+// mergeIntra merges the routes of another area into the existing ones. Of two routes to a network,
+// the shorter one is kept.
 func (c *calculation) mergeIntra(more []Route) {
 	if c.intra == nil {
 		c.intra = more
@@ -265,7 +265,7 @@ func (c *calculation) mergeIntra(more []Route) {
 	}
 }
 
-// find returns the route of a network, nil when there is none.
+// find returns the route to a network, or nil.
 func (c *calculation) find(net netKey) *Route {
 	if i, ok := slices.BinarySearch(c.keys, net); ok {
 		return &c.intra[i]
@@ -273,7 +273,7 @@ func (c *calculation) find(net netKey) *Route {
 	return c.others[net]
 }
 
-// each goes through all routes.
+// each iterates over all routes.
 func (c *calculation) each(yield func(netKey, *Route) bool) {
 	for i, net := range c.keys {
 		if !yield(net, &c.intra[i]) {
@@ -287,7 +287,7 @@ func (c *calculation) each(yield func(netKey, *Route) bool) {
 	}
 }
 
-// interfaceOf finds the interface that has a network, or is its host route.
+// interfaceOf returns the interface with a network or host route; nil: there is none.
 func (r *Router) interfaceOf(a *Area, net netKey) *Interface {
 	for _, i := range r.interfaces {
 		if i.area == a && i.isUp() &&
@@ -298,8 +298,8 @@ func (r *Router) interfaceOf(a *Area, net netKey) *Interface {
 	return nil
 }
 
-// addNet puts an inter-area path in, when it is better than what is there, or joins the next hops
-// when it is as good (section 16.2 steps 6 and 7).
+// addNet adds an inter-area path if it is better than the existing one, or merges the next hops if
+// they are equally good (section 16.2 steps 6 and 7).
 func (c *calculation) addNet(net netKey, r Route) {
 	if c.only != nil && *c.only != net {
 		return
@@ -315,8 +315,8 @@ func (c *calculation) addNet(net netKey, r Route) {
 	}
 }
 
-// addRouter does the same for a router. Paths through different areas are kept side by side: which
-// one external routes take is chosen in section 16.4.1.
+// addRouter does the same for a router. Paths through different areas are all kept: section 16.4.1
+// chooses among them for external routes.
 func (c *calculation) addRouter(r RouterRoute) {
 	list := c.routers[r.ID]
 	for _, old := range list {
@@ -335,7 +335,7 @@ func (c *calculation) addRouter(r RouterRoute) {
 	c.routers[r.ID] = append(list, &r)
 }
 
-// borderRoute returns the intra-area path to a router in an area, nil when there is none.
+// borderRoute returns the intra-area path to a router in an area, or nil.
 func (c *calculation) borderRoute(id ID, area ID) *RouterRoute {
 	for _, r := range c.routers[id] {
 		if r.Area == area && r.Type == IntraArea {
@@ -358,7 +358,7 @@ func joinHops(a, b []NextHop) []NextHop {
 	return slices.Compact(all)
 }
 
-// table returns the outcome, sorted.
+// table returns the result, sorted.
 func (c *calculation) table() *Table {
 	t := &Table{Router: c.r.id, Routes: c.intra, version: c.r.domain.version}
 	if len(c.others) > 0 {

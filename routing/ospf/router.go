@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Router is a router of the domain: a router of its own in the databases, with its Router ID, its
-// interfaces and its routes (section 5).
+// Router is a router of the domain, with its Router ID, interfaces and routes (section 5). In the
+// databases it is a router of its own.
 type Router struct {
 	domain     *Domain
 	id         ID
@@ -50,9 +50,9 @@ func (r *Router) ID() ID { return r.id }
 // Interfaces lists the router's interfaces, without virtual links.
 func (r *Router) Interfaces() []*Interface { return r.interfaces }
 
-// Remove takes the router out of the domain: its interfaces go down. With flush its LSAs are
-// flushed from the AS (section 14.1), as a router does that is shut down in order; without, they
-// stay until they are MaxAge, as when it loses power.
+// Remove removes the router from the domain; its interfaces go down. With flush its LSAs are
+// flushed from the AS (section 14.1), as on an orderly shutdown; without, they stay until MaxAge,
+// as after a power failure.
 func (r *Router) Remove(now time.Time, flush bool) {
 	d := r.domain
 	d.advance(now)
@@ -77,7 +77,7 @@ func (r *Router) Remove(now time.Time, flush bool) {
 	delete(d.routers, r.id)
 	for _, at := range r.areas {
 		if at.area.interfaces == 0 {
-			at.area.db.discard() // nobody would hear what changes
+			at.area.db.discard() // there is nobody to follow its changes
 		}
 	}
 	if len(d.routers) == 0 {
@@ -85,7 +85,7 @@ func (r *Router) Remove(now time.Time, flush bool) {
 	}
 }
 
-// ownedBy lists what a router originates.
+// ownedBy lists the LSAs that a router originates.
 func (db *database) ownedBy(id ID) []*origin {
 	var list []*origin
 	for k, o := range db.own {
@@ -105,7 +105,7 @@ func (d *Domain) databases() []*database {
 	return all
 }
 
-// disown lets a router's LSAs live on without it.
+// disown leaves a router's LSAs in the databases, but no longer as originated here.
 func (d *Domain) disown(id ID) {
 	for _, db := range d.databases() {
 		for _, o := range db.ownedBy(id) {
@@ -123,7 +123,7 @@ func (d *Domain) withdrawAll(id ID) {
 	}
 }
 
-// touch notes that the router's LSAs may have to say something else; Poll originates them.
+// touch records that the router's LSAs may have to change; Poll originates them.
 func (r *Router) touch() {
 	if !r.touched && !r.removed {
 		r.touched = true
@@ -149,7 +149,7 @@ func (r *Router) isBorder() bool {
 	return n > 1
 }
 
-// attach lists an area among those that the router originates LSAs into.
+// attach adds an area to those into which the router originates LSAs.
 func (r *Router) attach(a *Area) {
 	if !slices.ContainsFunc(r.areas, func(at *attachment) bool { return at.area == a }) {
 		r.areas = append(r.areas, &attachment{area: a})
@@ -222,7 +222,7 @@ func (r *Router) routerLSA(a *Area) RouterLSA {
 // appendLinks adds the links of one interface (section 12.4.1).
 func (i *Interface) appendLinks(links []RouterLink) []RouterLink {
 	switch {
-	case i.typ == Loopback: // which costs 0 in the RFC; others announce what is configured, as we do
+	case i.typ == Loopback: // cost 0 in the RFC; others announce the configured cost, and so do we
 		return append(links, RouterLink{LinkStub, i.addr, maskOf(32), i.cost})
 	case i.isTransit(): // 12.4.1.2
 		return append(links, RouterLink{LinkTransit, i.dr, i.addr, i.cost})

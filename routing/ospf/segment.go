@@ -16,7 +16,7 @@ type Segment struct {
 
 // Connect joins interfaces of the domain, which must be down, by a segment: two point-to-point
 // ones, or any number of broadcast ones on one network. A network with routers outside the domain
-// cannot be a segment: there all exchange packets.
+// cannot be a segment: all its routers exchange packets.
 func (d *Domain) Connect(members ...*Interface) (*Segment, error) {
 	for _, i := range members {
 		var err error

@@ -9,7 +9,7 @@ type summary struct {
 }
 
 // originateSummaries announces the router's routes into an area by summary-LSAs, and withdraws
-// those of networks that it does not reach any more (section 12.4.3).
+// those of networks that it no longer reaches (section 12.4.3).
 func (r *Router) originateSummaries(c *calculation, at *attachment) {
 	var news []summary
 	if r.isBorder() && r.attached(at.area) {
@@ -32,8 +32,8 @@ func (r *Router) originateSummaries(c *calculation, at *attachment) {
 	}
 }
 
-// newSummaries marks the area's summaries that are wanted with the calculation's version, and
-// returns those that say something else than before.
+// newSummaries marks the wanted summaries of the area with the calculation's version, and returns
+// those that are new or different.
 func (r *Router) newSummaries(c *calculation, at *attachment) (news []summary) {
 	if at.summaries == nil {
 		at.summaries = map[LSAKey]uint64{}
@@ -104,7 +104,7 @@ func (c *calculation) summarized(into *Area, t PathType, area ID, cost uint32, h
 	return true
 }
 
-// inRange reports whether a network is announced by an area range in its place.
+// inRange reports whether an area range is announced in place of a network.
 func (c *calculation) inRange(into *Area, area ID, net netKey) bool {
 	if c.uncondensed(into, area) {
 		return false
@@ -117,7 +117,7 @@ func (c *calculation) inRange(into *Area, area ID, net netKey) bool {
 	return false
 }
 
-// uncondensed reports whether ranges do not count: those of the backbone in transit areas, so that
+// uncondensed reports whether ranges do not apply: those of the backbone in transit areas, so that
 // section 16.3 finds every network (section 12.4.3).
 func (c *calculation) uncondensed(into *Area, area ID) bool {
 	return area == Backbone && c.transit[into]

@@ -22,11 +22,11 @@ func (t PathType) String() string {
 	return []string{"none", "intra-area", "inter-area", "type 1 external", "type 2 external"}[t]
 }
 
-// NextHop is where packets are sent to.
+// NextHop is a next hop of packets.
 type NextHop struct {
 	Interface *Interface
-	// Addr is the next router's address. It is 0.0.0.0 when the destination is on the interface's
-	// network, and when the next router has no address on an unnumbered link.
+	// Addr is the next router's address. It is 0.0.0.0 if the destination is on the interface's
+	// network, or if the next router has no address on an unnumbered link.
 	Addr netip.Addr
 }
 
@@ -52,8 +52,8 @@ type Route struct {
 	Tag    uint32 // of external routes
 	// NextHops are all of equal cost, sorted.
 	NextHops []NextHop
-	// Discard: an area range of which the router announces more than it knows. What has no more
-	// specific route is dropped, or it would go in a circle by way of a default route.
+	// Discard: the route is an area range that the router announces. Packets without a more
+	// specific route are dropped, as they could loop by way of a default route.
 	Discard bool
 }
 
@@ -84,7 +84,7 @@ type RouterRoute struct {
 	NextHops []NextHop
 }
 
-// Table is a router's routing table (section 11). It is not changed once it is made.
+// Table is a router's routing table (section 11). It is immutable.
 type Table struct {
 	Router  ID
 	Routes  []Route       // sorted by address and length
@@ -122,11 +122,11 @@ func (t *Table) Lookup(a netip.Addr) (Route, bool) {
 	return Route{}, false
 }
 
-// RouteChange is a difference between two tables. A route that is new has no Old, one that is gone
-// no New.
+// RouteChange is a difference between two tables. Old is nil if the route is new, New if it is
+// gone.
 type RouteChange struct{ Old, New *Route }
 
-// Diff lists what is different in the table next from what is in t, which may be nil: an empty one.
+// Diff lists the differences from t to next; t may be nil: an empty table.
 func (t *Table) Diff(next *Table) []RouteChange {
 	var changes []RouteChange
 	var old []Route

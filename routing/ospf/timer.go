@@ -8,7 +8,7 @@ type instant = time.Duration
 // timer is an entry of the domain's agenda, embedded in what it is for.
 type timer struct {
 	at   instant
-	pos  int // its index in the agenda + 1; 0: not set
+	pos  int // index in the agenda + 1; 0: not set
 	what timerKind
 	of   interface{ expire(what timerKind) }
 }
@@ -86,20 +86,20 @@ func (a agenda) down(i int) {
 	}
 }
 
-// Throttle spaces events that may come in bursts: the first after a quiet time waits Initial, the
-// next Hold, then twice as long each time, up to Max.
+// Throttle limits the rate of events that may come in bursts: after a quiet time the first waits
+// Initial, the next Hold, each further one twice as long, up to Max.
 type Throttle struct{ Initial, Hold, Max time.Duration }
 
 // throttle is the state of one Throttle.
 type throttle struct {
 	last instant
-	wait time.Duration // to keep after last; 0 before the first event
+	wait time.Duration // minimum time after last; 0 before the first event
 }
 
 // due returns when an event that is wanted now may happen.
 func (t *throttle) due(now instant, s Throttle) instant {
 	if t.wait > 0 && now >= t.last+t.wait+s.Hold {
-		t.wait = 0 // it was quiet
+		t.wait = 0 // there was a quiet time
 	}
 	if t.wait == 0 {
 		return now + s.Initial
@@ -107,7 +107,7 @@ func (t *throttle) due(now instant, s Throttle) instant {
 	return max(now, t.last+t.wait)
 }
 
-// happened notes that the event takes place.
+// happened records that the event takes place.
 func (t *throttle) happened(now instant, s Throttle) {
 	if t.wait == 0 {
 		t.wait = s.Hold

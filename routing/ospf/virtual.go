@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// VirtualLinkConfig sets a virtual link up (section 15, appendix C.4). Zero values stand for the
+// VirtualLinkConfig configures a virtual link (section 15, appendix C.4). Zero values mean the
 // defaults of InterfaceConfig.
 type VirtualLinkConfig struct {
 	Transit ID // the area that the link goes through: neither the backbone nor a stub area
@@ -24,7 +24,7 @@ type virtualLink struct {
 	remote  ID // an address of the peer
 }
 
-// AddVirtualLink gives the router a virtual link. Both ends need one. It goes up and down by
+// AddVirtualLink adds a virtual link to the router. Both ends need one. It goes up and down by
 // itself.
 func (r *Router) AddVirtualLink(now time.Time, cfg VirtualLinkConfig) (*Interface, error) {
 	d := r.domain
@@ -61,7 +61,7 @@ func (r *Router) AddVirtualLink(now time.Time, cfg VirtualLinkConfig) (*Interfac
 	return v.iface, v.join()
 }
 
-// join makes the link a segment when the other end is in the domain as well.
+// join makes the link a segment if the other end is in the domain, too.
 func (v *virtualLink) join() error {
 	d := v.iface.router.domain
 	other := d.routers[v.peer]
@@ -95,8 +95,8 @@ func (v *virtualLink) update(c *calculation) {
 	i.up()
 }
 
-// ownAddress returns the virtual interface's address: that of the interface which packets leave by,
-// or another one in the transit area when that is unnumbered.
+// ownAddress returns the virtual interface's address: that of the outgoing interface or, if it is
+// unnumbered, another one in the transit area.
 func (c *calculation) ownAddress(a *Area, hop NextHop) ID {
 	if hop.Interface.addr != 0 {
 		return hop.Interface.addr

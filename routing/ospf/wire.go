@@ -11,7 +11,7 @@ import (
 type wire struct {
 	*Interface
 	cfg       InterfaceConfig
-	virtual   *virtualLink // of a virtual link
+	virtual   *virtualLink // the virtual link, if it is one
 	neighbors []*neighbor
 	shunned   map[ID]instant   // routers that are not accepted as neighbours, until when; keys as in find
 	strangers map[ID]*stranger // routers heard with mismatches, by address; see mismatch.go

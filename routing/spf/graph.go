@@ -2,17 +2,17 @@
 // with a radix heap, over a directed graph whose vertices and edges are small integers. It knows no
 // protocol.
 //
-// A Graph is built once and is then read only, so that trees of different roots may be computed
-// from it at the same time, each with a Tree of its own. A Tree keeps its buffers: computing one
-// root after the other allocates nothing once the buffers have grown.
+// A Graph is immutable, so trees of different roots may be computed from it concurrently, each in a
+// Tree of its own. A Tree reuses its buffers: computing one root after the other allocates nothing
+// once they have grown.
 package spf
 
 import "fmt"
 
-// Edge is a directed edge. Its number is its place in the slice given to New.
+// Edge is a directed edge. Its number is its index in the slice given to New.
 type Edge struct {
 	From, To int32
-	// Cost must be above 0, or may be 0 from a transparent vertex to another one that is not (a
+	// Cost must be above 0, except that it may be 0 from a transparent vertex to one that is not (a
 	// network to its routers).
 	Cost uint32
 }
@@ -27,13 +27,13 @@ type Graph struct {
 	transparent []bool
 }
 
-// arc is an edge as it is met on the way out of its vertex.
+// arc is an edge as stored with the vertex where it begins.
 type arc struct {
 	to, edge int32
 	cost     uint32
 }
 
-// New builds a graph of n vertices. A transparent vertex (a network) is no hop by itself: where the
+// New builds a graph of n vertices. A transparent vertex (a network) is no hop by itself: if the
 // root is attached to it, the first hop is the edge out of it, towards the next router. transparent
 // may be nil; otherwise its length is n. Parallel edges are allowed, and are different first hops.
 func New(n int, edges []Edge, transparent []bool) (*Graph, error) {

@@ -3,8 +3,8 @@ package spf
 import "math/bits"
 
 // key orders vertices: by distance, then transparent ones first (whose edges may cost 0, so that
-// all ways into their neighbours are known before these are finished). The rest of the key is its
-// number.
+// all paths to their neighbours are known before these are finished). The rest of the key is the
+// vertex's number.
 type key uint64
 
 func (g *Graph) key(dist uint32, v int32) key {
@@ -19,9 +19,9 @@ func (k key) dist() uint32 { return uint32(k >> 32) }
 
 func (k key) vertex() int32 { return int32(k & (1<<31 - 1)) }
 
-// heap is a radix heap: Dijkstra's keys never fall below the last one taken, so a key lies in the
-// bucket of the highest bit in which it differs from that one. Bucket 0 has the keys of the last
-// one's distance and kind. A vertex whose distance falls is put in again.
+// heap is a radix heap: Dijkstra's keys are never below the last one taken, so a key belongs in the
+// bucket of the highest bit in which it differs from that one. Bucket 0 has the keys with the last
+// one's distance and kind. A vertex whose distance decreases is inserted again.
 type heap struct {
 	last    key // without the vertex's number
 	buckets [34][]key
@@ -43,7 +43,7 @@ func (h *heap) push(k key) {
 	h.filled |= 1 << n
 }
 
-// pop takes a key of the least distance and kind; not ok when there is none.
+// pop removes a key of minimal distance and kind; ok is false if there is none.
 func (h *heap) pop() (k key, ok bool) {
 	if h.filled == 0 {
 		return 0, false
@@ -59,7 +59,7 @@ func (h *heap) pop() (k key, ok bool) {
 	return k, true
 }
 
-// refill spreads the lowest bucket over those below it, around its least key.
+// refill distributes the lowest bucket over those below it, relative to its smallest key.
 func (h *heap) refill() {
 	n := bits.TrailingZeros64(h.filled)
 	b := h.buckets[n]
@@ -69,7 +69,7 @@ func (h *heap) refill() {
 	}
 	h.last = least & order
 	h.filled &^= 1 << n
-	h.buckets[n] = b[:0] // all go to lower buckets, so b is not written to meanwhile
+	h.buckets[n] = b[:0] // all go to lower buckets, so b is not overwritten meanwhile
 	for _, k := range b {
 		h.push(k)
 	}

@@ -9,23 +9,23 @@ import (
 // Unreachable is the distance of a vertex that no path leads to.
 const Unreachable uint32 = math.MaxUint32
 
-// Tree is the shortest paths from one root. Its zero value is ready for Graph.Tree.
+// Tree holds the shortest paths from one root. The zero value is ready for Graph.Tree.
 type Tree struct {
 	// Root is the vertex that the paths start from.
 	Root int32
-	// Order lists the reachable vertices with rising distance, the root first; at the same
-	// distance transparent vertices come first.
+	// Order lists the reachable vertices by increasing distance, the root first; at equal distance,
+	// transparent vertices come first.
 	Order []int32
 
 	nodes []node  // by vertex
-	arena []int32 // the sets of first hops; ones that are the same share their place
+	arena []int32 // sets of first hops; equal ones share their place
 	heap  heap
 }
 
 // node is the state of a vertex, in a quarter of a cache line.
 type node struct {
 	dist   uint32
-	parent int32 // an edge that a shortest path comes in by, -1 for none
+	parent int32 // the last edge of a shortest path, -1: none
 	hops   span
 }
 
@@ -36,20 +36,20 @@ type span struct{ at, len int32 }
 // more counts as none.
 func (t *Tree) Dist(v int32) uint32 { return t.nodes[v].dist }
 
-// FirstHops returns the edges that equal-cost shortest paths to v begin with, in rising order:
-// edges out of the root, or edges out of a transparent vertex that the root is attached to. A
-// transparent vertex at the root has the edge to itself. The slice is valid until the tree is
+// FirstHops returns the edges with which equal-cost shortest paths to v begin, in ascending order:
+// edges out of the root, or edges out of a transparent vertex that the root is attached to. For a
+// transparent vertex at the root it is the edge to itself. The slice is valid until the tree is
 // computed again.
 func (t *Tree) FirstHops(v int32) []int32 {
 	s := t.nodes[v].hops
 	return t.arena[s.at : s.at+s.len]
 }
 
-// Parent returns an edge that ends a shortest path to v, or -1 at the root and where none leads.
+// Parent returns the last edge of a shortest path to v; -1: v is the root or unreachable.
 func (t *Tree) Parent(v int32) int32 { return t.nodes[v].parent }
 
-// Tree computes the shortest paths from root into t, whose buffers are used again. It panics when
-// root is no vertex of the graph.
+// Tree computes the shortest paths from root into t, reusing its buffers. It panics if root is not
+// a vertex of the graph.
 func (g *Graph) Tree(root int32, t *Tree) {
 	n := g.Vertices()
 	if uint32(root) >= uint32(n) {
@@ -61,7 +61,7 @@ func (g *Graph) Tree(root int32, t *Tree) {
 	for k, ok := t.heap.pop(); ok; k, ok = t.heap.pop() {
 		v := k.vertex()
 		if k.dist() != t.nodes[v].dist {
-			continue // a longer way to v, put in before the shorter one was found
+			continue // a longer path to v, inserted before the shorter one was found
 		}
 		t.Order = append(t.Order, v)
 		for _, a := range g.arcs[g.first[v]:g.first[v+1]] {
@@ -70,15 +70,15 @@ func (g *Graph) Tree(root int32, t *Tree) {
 	}
 }
 
-// Start is a vertex that paths start from, at a distance that they have already.
+// Start is a vertex from which paths start, at an initial distance.
 type Start struct {
 	Vertex int32
 	Dist   uint32
 }
 
-// Nearest computes the distance of each vertex from the nearest of some starts into t, whose
-// buffers are used again. First hops are not known then, and Root is no vertex. It panics when a
-// start is no vertex of the graph.
+// Nearest computes the distance of each vertex from the nearest of several starts into t, reusing
+// its buffers. First hops are then unknown, and Root is not a vertex. It panics if a start is not a
+// vertex of the graph.
 func (g *Graph) Nearest(starts []Start, t *Tree) {
 	t.reset(g.Vertices())
 	t.Root = -1
@@ -119,8 +119,8 @@ func (g *Graph) relax(t *Tree, v int32, a arc) {
 	}
 }
 
-// through returns the first hops of paths that come to the end of a through v. They are v's, except
-// at the root, and except for hops that only reach a network: there the next router is the hop.
+// through returns the first hops of paths to the end of a through v. They are v's, except at the
+// root, and except for hops that only reach a network: there the next router is the hop.
 func (g *Graph) through(t *Tree, v int32, a arc) span {
 	if v == t.Root {
 		return t.put(a.edge)
@@ -150,7 +150,7 @@ func (t *Tree) put(edge int32) span {
 	return span{int32(len(t.arena)) - 1, 1}
 }
 
-// union returns the set of what is in a or b, one of the two if it has all.
+// union returns the union of a and b, or one of them if it contains the other.
 func (t *Tree) union(a, b span) span {
 	if a == b {
 		return a

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// bannerTime is how long an SSH server may take to say who it is, from the first packet on.
+// bannerTime is the timeout for an SSH server's identification, including the connection.
 const bannerTime = 3 * time.Second
 
-// banner is what an SSH server calls itself; empty if none answers.
+// banner returns the identification of an SSH server; empty: none answers.
 func banner(ctx context.Context, a netip.Addr) string {
 	ctx, cancel := context.WithTimeout(ctx, bannerTime)
 	defer cancel()
@@ -27,12 +27,11 @@ func banner(ctx context.Context, a netip.Addr) string {
 	return readBanner(conn)
 }
 
-// Limits of what is read before an SSH server says who it is: it may send other lines first (RFC
-// 4253, section 4.2), and its line has at most 255 characters.
+// Limits on what an SSH server may send before its identification: it may send other lines first
+// (RFC 4253, section 4.2), and the identification has at most 255 characters.
 const bannerBytes, bannerLength = 8 << 10, 255
 
-// readBanner reads the line by which an SSH server identifies itself, without its version of the
-// protocol.
+// readBanner reads an SSH server's identification, without the protocol version.
 func readBanner(r io.Reader) string {
 	lines := bufio.NewReaderSize(io.LimitReader(r, bannerBytes), bannerLength+1)
 	for {

@@ -1,6 +1,5 @@
 // Package discover finds the devices on a rack's management network, guesses what they are, and
-// writes an inventory of them. What devices say of themselves is data of strangers: none of it is
-// obeyed, and little of it is believed.
+// writes an inventory of them. What devices say about themselves is untrusted input.
 package discover
 
 import (
@@ -20,23 +19,22 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// Device is what answers on the network.
+// Device is a host that answers on the network.
 type Device struct {
 	Address netip.Addr `json:"address"`
 	MAC     string     `json:"mac"`
-	Vendor  string     `json:"vendor,omitempty"` // of the MAC
-	Banner  string     `json:"banner,omitempty"` // of the SSH server; empty: none answers
-	Host    string     `json:"host,omitempty"`   // what it calls itself
-	Shared  []string   `json:"shared,omitempty"` // others that have the address, too
+	Vendor  string     `json:"vendor,omitempty"` // by its MAC
+	Banner  string     `json:"banner,omitempty"` // of the SSH server; empty: there is none
+	Host    string     `json:"host,omitempty"`   // the name it gives itself
+	Shared  []string   `json:"shared,omitempty"` // MACs of others that have the address, too
 	Guess
 }
 
-// widest is the largest network that is asked address by address: 1,022 of them, in 3 s.
+// widest is the shortest prefix of a network scanned as a whole: 1,022 addresses, in 3 s.
 const widest = 22
 
-// Candidates lists the addresses that devices may have on an interface's networks: all of them if
-// there are not too many, else those around the machine's own, and those that the kernel has heard
-// of (its neighbour table).
+// Candidates lists the addresses that devices may have on an interface's networks: all of them, or
+// in a large network those near the machine's own, and those in the kernel's neighbour table.
 func Candidates(nic string) (out []netip.Addr, err error) {
 	own := segment.Addresses(nic)
 	if len(own) == 0 {
@@ -69,25 +67,25 @@ func Candidates(nic string) (out []netip.Addr, err error) {
 	return out, err
 }
 
-// hostsOf lists the addresses of a network, or of the /22 of it that has the address.
+// hostsOf lists the host addresses of a network, or of the /22 around the address if it is larger.
 func hostsOf(p netip.Prefix) (out []netip.Addr) {
 	p, _ = p.Addr().Prefix(max(p.Bits(), widest))
 	for a := p.Addr(); p.Contains(a); a = a.Next() {
 		out = append(out, a)
 	}
-	if p.Bits() < 31 { // the first is the network's, the last is all of them (RFC 3021)
+	if p.Bits() < 31 { // the first is the network's, the last its broadcast address; not in a /31 (RFC 3021)
 		out = out[1 : len(out)-1]
 	}
 	return out
 }
 
-// heardOut is how long answers may take.
+// heardOut is how long ARP replies are waited for.
 const heardOut = 700 * time.Millisecond
 
-// atOnce is how many devices are talked to at the same time.
+// atOnce limits the devices queried at the same time.
 const atOnce = 32
 
-// Find asks for the addresses, and whoever answers what it is.
+// Find sends ARP requests for the addresses, and queries whoever answers.
 func Find(ctx context.Context, nic string, addresses []netip.Addr) ([]*Device, error) {
 	s, err := segment.Open(nic, segment.ARP)
 	if err != nil {
@@ -120,7 +118,7 @@ func Find(ctx context.Context, nic string, addresses []netip.Addr) ([]*Device, e
 	return devices, ctx.Err()
 }
 
-// fromAnswers makes a device of each address, in their order.
+// fromAnswers returns a device for each address, in order of addresses.
 func fromAnswers(answers []segment.Answer) (out []*Device) {
 	for _, a := range answers {
 		i := slices.IndexFunc(out, func(d *Device) bool { return d.Address == a.Address })
@@ -134,7 +132,7 @@ func fromAnswers(answers []segment.Answer) (out []*Device) {
 	return out
 }
 
-// name gives each device a name of its own: what it calls itself, or its kind and number.
+// name gives each device a unique name: the one it gives itself, or its kind and number.
 func name(devices []*Device) {
 	count := map[string]int{}
 	for _, d := range devices {
@@ -154,12 +152,13 @@ func name(devices []*Device) {
 	}
 }
 
-// hostName is the name of a device that calls itself so, as far as it can have it.
+// hostName returns the name for a device that calls itself host; "": the name is invalid or too
+// common.
 func hostName(host string) string {
 	s, _, _ := strings.Cut(strings.ToLower(host), ".")
 	if slices.Contains([]string{"localhost", "raspberrypi", "openwrt", "ubuntu", "debian", "jetson"}, s) ||
 		!site.CanName(s) || net.ParseIP(s) != nil {
-		return "" // said by many
+		return "" // default names
 	}
 	return s
 }

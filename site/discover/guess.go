@@ -5,13 +5,13 @@ import "strings"
 // Guess is what a device may be.
 type Guess struct {
 	Name   string   `json:"name"`
-	Kind   string   `json:"kind,omitempty"` // pi, jetson, openwrt; empty: nothing tells
-	User   string   `json:"user"`           // that its vendor's image has
+	Kind   string   `json:"kind,omitempty"` // pi, jetson, openwrt; empty: unknown
+	User   string   `json:"user"`           // default user of its vendor's image
 	Labels []string `json:"labels,omitempty"`
 	Why    string   `json:"why"`
 }
 
-// vendors are those of devices that racks are made of, by the first three bytes of their MACs (IEEE
+// vendors are makers of typical devices of racks, by the first three bytes of their MACs (IEEE
 // Registration Authority, MA-L).
 var vendors = map[string]string{
 	"28:cd:c1": raspberry, "2c:cf:67": raspberry, "3a:35:41": raspberry, "88:a2:9e": raspberry, "b8:27:eb": raspberry,
@@ -31,7 +31,7 @@ func vendorOf(mac string) string {
 	return vendors[mac[:8]]
 }
 
-// guess says what a device is, by its vendor, its SSH server and its name, in this order: the
+// guess guesses what a device is by its vendor, its SSH server and its name, in this order, as the
 // latter two can be anything.
 func guess(d *Device) Guess {
 	banner, host := strings.ToLower(d.Banner), strings.ToLower(d.Host)

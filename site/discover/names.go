@@ -14,11 +14,11 @@ import (
 	"trivet.dev/trivet/internal/segment"
 )
 
-// mdnsTime is how long devices may take to say their names.
+// mdnsTime is how long mDNS answers are waited for.
 const mdnsTime = time.Second
 
-// askNames asks all devices at once what they are called (RFC 6762, section 6.7: a question from
-// another port than mDNS's own is answered to the asker alone).
+// askNames queries the names of all devices at once by mDNS. The source port is not 5353, so that
+// answers are unicast (RFC 6762, section 6.7).
 func askNames(ctx context.Context, nic string, devices []*Device) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	dev, err := net.InterfaceByName(nic)
@@ -48,13 +48,13 @@ func askNames(ctx context.Context, nic string, devices []*Device) map[netip.Addr
 			return out
 		}
 		by, _ := netip.AddrFromSlice(from.(*net.UDPAddr).IP.To4())
-		if name := nameAnswer(b[:n], by); name != "" && out[by] == "" { // only a device itself says what it is called
+		if name := nameAnswer(b[:n], by); name != "" && out[by] == "" { // a device can only name itself
 			out[by] = name
 		}
 	}
 }
 
-// arpa is the name under which an address is looked up (RFC 1035, section 3.5).
+// arpa returns the domain name for the reverse lookup of an address (RFC 1035, section 3.5).
 func arpa(a netip.Addr) string {
 	b := a.As4()
 	return fmt.Sprintf("%d.%d.%d.%d.in-addr.arpa.", b[3], b[2], b[1], b[0])
@@ -70,7 +70,7 @@ func nameQuestion(a netip.Addr) ([]byte, error) {
 	return m.Pack()
 }
 
-// nameAnswer reads the name of an address from an answer; empty if it is none.
+// nameAnswer reads the name of an address from an mDNS answer; empty: it has none.
 func nameAnswer(b []byte, a netip.Addr) string {
 	var p dnsmessage.Parser
 	if h, err := p.Start(b); err != nil || !h.Response || !a.Is4() || p.SkipAllQuestions() != nil {
@@ -96,8 +96,8 @@ func nameAnswer(b []byte, a netip.Addr) string {
 	return ""
 }
 
-// reverse asks the machine's own resolver, which may know devices that have their addresses from a
-// server here.
+// reverse looks an address up with the machine's resolver, which may know devices that a local DHCP
+// server has configured.
 func reverse(ctx context.Context, a netip.Addr) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

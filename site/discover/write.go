@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// Inventory writes the devices down as a rack (docs/rack.md), with a comment at each that says what
-// tells.
+// Inventory returns the devices as a rack file (docs/rack.md), with a comment on each that says
+// what the guess is based on.
 func Inventory(inner string, devices []*Device) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,
@@ -22,7 +22,7 @@ func Inventory(inner string, devices []*Device) string {
 	vlans := vlansOf(devices)
 	for _, d := range devices {
 		mark := ""
-		if d.Banner == "" { // nothing of a lab can be there, but somebody may know better
+		if d.Banner == "" { // it cannot take part in a lab, but the user may know better
 			mark = "# "
 		}
 		entry := fmt.Sprintf("ssh: %s@%s", d.User, d.Address)
@@ -40,7 +40,7 @@ func Inventory(inner string, devices []*Device) string {
 	return b.String()
 }
 
-// comment says what is known of a device, on one line.
+// comment describes a device, on one line.
 func (d *Device) comment() string {
 	parts := []string{d.MAC}
 	if d.Vendor != "" {
@@ -58,7 +58,7 @@ func (d *Device) comment() string {
 	return strings.Join(parts, "; ")
 }
 
-// limited makes what a stranger says fit on a line, and harmless there.
+// limited makes untrusted text fit on a line, without control characters.
 func limited(s string) string {
 	const most = 80
 	r := []rune(words.Printable(s))
@@ -68,7 +68,7 @@ func limited(s string) string {
 	return string(r)
 }
 
-// vlansOf gives each device its last octet as VLAN, where that can be one and no other has it.
+// vlansOf gives each device a VLAN: the last octet of its address, if that is valid and not taken.
 func vlansOf(devices []*Device) map[*Device]uint16 {
 	const first, next = 2, 256 // VLAN 1 is what switches call untagged frames
 	out, taken := map[*Device]uint16{}, map[uint16]bool{}

@@ -37,11 +37,11 @@ type account struct {
 
 	nova, neutron, glance *gophercloud.ServiceClient
 
-	// Why there can be no instances: the cloud has no Nova, or no Glance, and that one is nil.
+	// Why there can be no instances: the cloud lacks Nova or Glance, whose client is then nil.
 	without error
 }
 
-// open logs in to Keystone, and finds the services.
+// open logs in to Keystone, and finds the endpoints of the services.
 func open(ctx context.Context, u *site.User, raw json.RawMessage) (site.Account, error) {
 	a := &account{user: u}
 	if err := json.Unmarshal(raw, &a.options); err != nil {
@@ -87,7 +87,7 @@ func open(ctx context.Context, u *site.User, raw json.RawMessage) (site.Account,
 	return a, nil
 }
 
-// login asks Keystone for a token.
+// login requests a token from Keystone.
 func login(ctx context.Context, as gophercloud.AuthOptions, secure *tls.Config) (*gophercloud.ProviderClient, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = secure
@@ -102,7 +102,8 @@ func login(ctx context.Context, as gophercloud.AuthOptions, secure *tls.Config) 
 	return client, nil
 }
 
-// credentials are where everybody has them: clouds.yaml, or variables OS_*.
+// credentials reads the credentials from where OpenStack's tools expect them: clouds.yaml, or
+// variables OS_*.
 func credentials(cloud,
 	home string) (as gophercloud.AuthOptions, at gophercloud.EndpointOpts, secure *tls.Config, err error) {
 	fail := func(format string, args ...any) (gophercloud.AuthOptions, gophercloud.EndpointOpts, *tls.Config, error) {
@@ -131,8 +132,8 @@ func credentials(cloud,
 	return as, at, secure, nil
 }
 
-// cloudsFile reads clouds.yaml and the secure.yaml beside it, from where the OpenStack client takes
-// them, with the rights of the user who asked.
+// cloudsFile reads clouds.yaml, and secure.yaml beside it, from where the OpenStack client looks
+// for them, with the rights of the requesting user.
 func cloudsFile(home string) (file string, yaml, secret []byte, err error) {
 	files := []string{os.Getenv("OS_CLIENT_CONFIG_FILE")}
 	if files[0] == "" {
@@ -157,8 +158,8 @@ func cloudsFile(home string) (file string, yaml, secret []byte, err error) {
 	return file, yaml, secret, err
 }
 
-// fromEnvironment reads what an openrc file sets: gophercloud's own reader knows no domains of
-// users and projects.
+// fromEnvironment reads the variables that an openrc file sets. gophercloud's own reader does not
+// support domains of users and projects.
 func fromEnvironment() (as gophercloud.AuthOptions, at gophercloud.EndpointOpts, secure *tls.Config, err error) {
 	e := os.Getenv
 	as = gophercloud.AuthOptions{
@@ -192,7 +193,7 @@ func fromEnvironment() (as gophercloud.AuthOptions, at gophercloud.EndpointOpts,
 	return as, at, secure, err
 }
 
-// project is the ID of the project that a token is for.
+// project returns the ID of a token's project.
 func project(client *gophercloud.ProviderClient) (string, error) {
 	if result, ok := client.GetAuthResult().(tokens.CreateResult); ok {
 		if p, err := result.ExtractProject(); err == nil && p != nil && p.ID != "" {
@@ -202,13 +203,13 @@ func project(client *gophercloud.ProviderClient) (string, error) {
 	return "", errors.New("the credentials are for no project: set project_name in clouds.yaml, or OS_PROJECT_NAME")
 }
 
-// mostSaid is more than a project with 10,000 ports says of them.
+// mostSaid limits responses, in bytes: a project with 10,000 ports needs less.
 const mostSaid = 64 << 20
 
-// maxTries is how often a request is sent.
+// maxTries is how often a request is sent in all.
 const maxTries = 6
 
-// backOff waits until a service that has too much to do may be asked again (RFC 6585, section 4).
+// backOff waits before a request is repeated to a service that is overloaded (RFC 6585, section 4).
 func backOff(ctx context.Context, said *gophercloud.ErrUnexpectedResponseCode, err error, tries uint) error {
 	wait := pause(tries)
 	if s, parsed := strconv.Atoi(said.ResponseHeader.Get("Retry-After")); parsed == nil && s >= 0 {
@@ -220,8 +221,8 @@ func backOff(ctx context.Context, said *gophercloud.ErrUnexpectedResponseCode, e
 	return sleep(ctx, wait)
 }
 
-// again says whether a request that failed is sent again: one that changes nothing twice, after
-// what a service gets over.
+// again decides whether a failed request is repeated: it must be idempotent, and the failure may be
+// temporary. It returns nil to repeat it, after a pause.
 func again(ctx context.Context, method, _ string, _ *gophercloud.RequestOpts, err error, tries uint) error {
 	if tries >= maxTries || method == http.MethodPost || !passing(err) {
 		return err
@@ -232,7 +233,7 @@ func again(ctx context.Context, method, _ string, _ *gophercloud.RequestOpts, er
 	return nil
 }
 
-// passing says whether a failure may be over soon.
+// passing reports whether a failure may be temporary.
 func passing(err error) bool {
 	var said gophercloud.ErrUnexpectedResponseCode
 	if errors.As(err, &said) {
@@ -242,7 +243,7 @@ func passing(err error) bool {
 	return errors.As(err, &n) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
-// pause is a second, then twice as long each time.
+// pause returns a second, doubled with each try.
 func pause(tries uint) time.Duration { return time.Second << min(tries-1, 5) }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -254,10 +255,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// said is what a service answers where it refuses something; each has its own form.
+// said finds the message in a service's refusal, whose form differs per service.
 var said = regexp.MustCompile(`"message":\s*"((?:[^"\\]|\\.)*)"`)
 
-// explained says what failed, and what the service says of it. It never has what was sent.
+// explained says what failed, and how the service explains it. It never contains the request.
 func explained(what string, err error) error {
 	if err == nil {
 		return nil

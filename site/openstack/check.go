@@ -19,15 +19,15 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// found is what the cloud has of what a list asks for.
+// found is what the cloud has of what a list requests.
 type found struct {
 	images   map[string]images.Image   // by machine
 	flavors  map[string]flavors.Flavor // by machine
-	network  *thing                    // that is there; nil: one is to be made
-	external *thing                    // of floating IPs; nil: there are to be none
+	network  *thing                    // the existing one; nil: one is to be made
+	external *thing                    // network of floating IPs; nil: there are none
 }
 
-// Check says all that is wrong with what a list asks for.
+// Check reports everything that is wrong with what a list requests.
 func (a *account) Check(ctx context.Context, l *site.List) error {
 	if len(l.Machines) == 0 {
 		return nil
@@ -42,7 +42,7 @@ func (a *account) Check(ctx context.Context, l *site.List) error {
 	return a.room(ctx, f)
 }
 
-// find looks for what a list names.
+// find looks up what a list names.
 func (a *account) find(ctx context.Context, l *site.List) (f found, err error) {
 	var wrong []error
 	f.images, f.flavors = map[string]images.Image{}, map[string]flavors.Flavor{}
@@ -100,7 +100,7 @@ func (a *account) find(ctx context.Context, l *site.List) (f found, err error) {
 	return f, errors.Join(unique(wrong)...)
 }
 
-// unique leaves out what was said before: many instances may ask for the same.
+// unique removes repeated errors: many instances may request the same.
 func unique(errs []error) (out []error) {
 	seen := map[string]bool{}
 	for _, err := range errs {
@@ -111,7 +111,7 @@ func unique(errs []error) (out []error) {
 	return out
 }
 
-// choose finds what has a name, or that ID; without one, the only one that there is.
+// choose returns the one with a name or ID; if name is empty, the only one.
 func choose[T any](what, name string, all []T, of func(T) (id, name string)) (chosen T, err error) {
 	var names []string
 	var fit []T
@@ -144,7 +144,7 @@ func choose[T any](what, name string, all []T, of func(T) (id, name string)) (ch
 	return chosen, fmt.Errorf("%s have the name %s: write the ID of one", words.Plural(len(fit), what), name)
 }
 
-// room says what exceeds the project's quotas.
+// room reports what exceeds the project's quotas.
 func (a *account) room(ctx context.Context, f found) error {
 	var lacks shortage
 	cores, memory := 0, 0
@@ -178,8 +178,8 @@ func (a *account) room(ctx context.Context, f found) error {
 	return lacks.err("choose a smaller flavor or fewer instances")
 }
 
-// roomForPorts says whether the project may have so many more ports, networks of links, and routers
-// that are nodes.
+// roomForPorts reports whether the quotas allow n more ports, and networks for links and routers
+// for nodes.
 func (a *account) roomForPorts(ctx context.Context, n, links, routers int) error {
 	q, err := a.quotas(ctx)
 	if err != nil || q == nil {
@@ -193,7 +193,7 @@ func (a *account) roomForPorts(ctx context.Context, n, links, routers int) error
 	return lacks.err("leave links out")
 }
 
-// quotas are those of Neutron; nil where one may not ask.
+// quotas returns the project's quotas in Neutron; nil: the user may not read them.
 func (a *account) quotas(ctx context.Context) (*quotas.QuotaDetailSet, error) {
 	q, err := quotas.GetDetail(ctx, a.neutron, a.project).Extract()
 	if gophercloud.ResponseCodeIs(err, http.StatusNotFound) || gophercloud.ResponseCodeIs(err, http.StatusForbidden) {
@@ -202,10 +202,10 @@ func (a *account) quotas(ctx context.Context) (*quotas.QuotaDetailSet, error) {
 	return q, explained("ask for the quotas of Neutron", err)
 }
 
-// shortage is what exceeds quotas.
+// shortage lists what exceeds quotas.
 type shortage []error
 
-// need adds something to it of which more is wanted than there is left. A negative limit is none.
+// need records a quota that is too small. A negative limit means unlimited.
 func (s *shortage) need(what string, want, used, limit int) {
 	if limit >= 0 && want > limit-used {
 		*s = append(*s,
@@ -217,7 +217,7 @@ func (s *shortage) of(what string, want int, q quotas.QuotaDetail) {
 	s.need(what, want, q.Used+q.Reserved, q.Limit)
 }
 
-// err is what is told of it, with what else the user can do about it.
+// err returns the error, with or as one thing that the user can do about it.
 func (s *shortage) err(or string) error {
 	if len(*s) == 0 {
 		return nil

@@ -17,22 +17,22 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// keys are those of a lab's instances: one by which we log in to all of them, and one by which each
-// proves who it is. They are made here, so that no instance is trusted at its first word.
+// keys are the SSH keys of a lab's instances: one to log in to all of them, and a host key for
+// each. They are made here, so that no host key has to be trusted on first use.
 type keys struct {
-	file  string // of the private key by which we log in
-	login string // the public one, as in authorized_keys
+	file  string // private key to log in with
+	login string // its public key, as in authorized_keys
 	hosts map[string]pair
 }
 
 type pair struct{ private, public string }
 
-// keysDir is where the private keys of labs are, below the user's home.
+// keysDir holds the private keys of labs, below the user's home.
 const keysDir = ".cache/trivet/openstack"
 
 func keyFile(u *site.User, key string) string { return filepath.Join(u.Home(), keysDir, key) }
 
-// newKeys makes the keys, and writes the one that is needed later.
+// newKeys makes the keys, and writes the private key for logins to a file.
 func newKeys(u *site.User, al site.Allocation, l *site.List) (k keys, err error) {
 	own, err := newPair(al.Key)
 	if err != nil {
@@ -67,7 +67,7 @@ func newPair(comment string) (p pair, err error) {
 
 func (k keys) hostKey(name string) string { return k.hosts[name].public }
 
-// userData is what cloud-init does in an instance
+// userData returns the cloud-init configuration of an instance
 // (https://cloudinit.readthedocs.io/en/latest/reference/modules.html#ssh).
 func (k keys) userData(name string) []byte {
 	b, err := yaml.Marshal(map[string]any{
@@ -83,7 +83,8 @@ func (k keys) userData(name string) []byte {
 	return append([]byte("#cloud-config\n"), b...)
 }
 
-// userOf is whom an image lets in, as far as it says: distributions name the user after themselves.
+// userOf returns the default user of an image, as far as it is known: distributions name it after
+// themselves.
 func userOf(i images.Image) string {
 	for _, key := range []string{"default_user", "os_admin_user", "image_original_user"} {
 		if s, ok := i.Properties[key].(string); ok && s != "" {

@@ -23,14 +23,14 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// atOnce is how many requests are under way at a time: more make Neutron slower, not faster.
+// atOnce limits concurrent requests: more would slow Neutron down.
 const atOnce = 4
 
-// inner are the addresses of a network that is made for instances. Nothing else is in it, and
-// nodes of a lab do not see it.
+// inner is the subnet of the network made for instances. Nothing else is in it, and nodes of a lab
+// do not see it.
 const inner = "10.254.0.0/16"
 
-// building is what a lab's instances are being made of.
+// building is the state while a lab's instances are being made.
 type building struct {
 	*account
 	found
@@ -40,8 +40,8 @@ type building struct {
 	say  func(string)
 }
 
-// Make makes the instances of a list. Everything is made with its mark in one request, but for
-// rules of a security group and interfaces of a router, which end with these.
+// Make makes the instances of a list. Everything is created with its mark in one request, except
+// security group rules and router interfaces, which are deleted with what they belong to.
 func (a *account) Make(ctx context.Context, l *site.List, al site.Allocation, say func(string)) error {
 	if len(l.Machines) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (a *account) Make(ctx context.Context, l *site.List, al site.Allocation, sa
 	return b.entered(ctx, l)
 }
 
-// called is the name of something that is made for the lab.
+// called returns the name of a thing made for the lab.
 func (b *building) called(what string) string { return called(b.Allocation, what) }
 
 func called(a site.Allocation, what string) string { return "trivet-" + a.Lab + "-" + what }
@@ -98,7 +98,7 @@ func (b *building) make(ctx context.Context, k kind, what string, body map[strin
 	return b.create(ctx, k, body)
 }
 
-// securityGroup lets SSH in, and what instances of the lab send each other.
+// securityGroup makes the group that permits SSH, and traffic among the lab's instances.
 func (b *building) securityGroup(ctx context.Context) (thing, error) {
 	group, err := b.make(ctx, securityGroups, "instances", map[string]any{})
 	if err != nil {
@@ -117,7 +117,7 @@ func (b *building) securityGroup(ctx context.Context) (thing, error) {
 		func(ctx context.Context) error {
 			_, err := b.neutron.Post(ctx, b.neutron.ServiceURL("security-group-rules"),
 				map[string]any{"security_group_rules": rules}, nil, created())
-			if asked && gophercloud.ResponseCodeIs(err, http.StatusConflict) { // they are there: the answer was lost
+			if asked && gophercloud.ResponseCodeIs(err, http.StatusConflict) { // they exist: the answer was lost
 				return nil
 			}
 			asked = true
@@ -125,7 +125,7 @@ func (b *building) securityGroup(ctx context.Context) (thing, error) {
 		}, func() (bool, error) { return false, nil })
 }
 
-// makeNetwork makes a network, and the router by which it is reached.
+// makeNetwork makes a network, and the router through which it is reached.
 func (b *building) makeNetwork(ctx context.Context) error {
 	n, err := b.make(ctx, networks, "instances", map[string]any{})
 	if err != nil {
@@ -148,7 +148,8 @@ func (b *building) makeNetwork(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		// One whose answer was lost has been sent again by now, and refused.
+		// The previous request may have succeeded although its answer was lost; the repeated one
+		// was then refused.
 		if there, e := b.list(ctx, ports, url.Values{"device_id": {r.ID}, "network_id": {n.ID}}); e == nil &&
 			len(there) > 0 {
 			return nil
@@ -157,8 +158,8 @@ func (b *building) makeNetwork(ctx context.Context) error {
 	}, func() (bool, error) { return false, nil })
 }
 
-// makePorts makes the first port of each instance, in one request: Neutron takes half the time for
-// each then.
+// makePorts makes the first port of each instance, all in one request, which takes Neutron half the
+// time per port.
 func (b *building) makePorts(ctx context.Context, l *site.List, group string) (map[string]thing, error) {
 	var bodies []map[string]any
 	for _, m := range l.Machines {
@@ -180,7 +181,7 @@ func (b *building) makePorts(ctx context.Context, l *site.List, group string) (m
 	return at, nil
 }
 
-// createAll makes things of a kind in one request, and returns them by their names.
+// createAll makes several things of a kind in one request, and returns them by name.
 func (b *building) createAll(ctx context.Context, k kind, bodies []map[string]any) (map[string]thing, error) {
 	for _, body := range bodies {
 		body["description"] = b.mark
@@ -193,7 +194,7 @@ func (b *building) createAll(ctx context.Context, k kind, bodies []map[string]an
 			return err
 		}
 		return json.Unmarshal(answer[k.key()], &made)
-	}, func() (bool, error) { // all of them, or none
+	}, func() (bool, error) { // all of them are made, or none
 		all, err := b.list(ctx, k, url.Values{"description": {b.mark}})
 		made = slices.DeleteFunc(all, func(t thing) bool {
 			return !slices.ContainsFunc(bodies, func(body map[string]any) bool { return body["name"] == t.Name })
@@ -207,7 +208,7 @@ func (b *building) createAll(ctx context.Context, k kind, bodies []map[string]an
 	return by, err
 }
 
-// makeServers asks Nova for the instances, which boot meanwhile.
+// makeServers requests the instances from Nova; they boot in the background.
 func (b *building) makeServers(ctx context.Context, l *site.List, at map[string]thing) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
@@ -218,7 +219,7 @@ func (b *building) makeServers(ctx context.Context, l *site.List, at map[string]
 }
 
 func (b *building) makeServer(ctx context.Context, name, port string) error {
-	drive := true // else the network must have a metadata service
+	drive := true // without it, the network would need a metadata service
 	o := servers.CreateOpts{Name: b.called(name), ImageRef: b.images[name].ID, FlavorRef: b.flavors[name].ID,
 		AvailabilityZone: b.options.of(name).Zone,
 		Networks:         []servers.Network{{Port: port}}, ConfigDrive: &drive, UserData: b.keys.userData(name),
@@ -232,7 +233,7 @@ func (b *building) makeServer(ctx context.Context, name, port string) error {
 	})
 }
 
-// servers lists the instances that have the mark of a key; "" lists those of all.
+// servers lists the instances with the mark of a key; "": those with any mark.
 func (a *account) servers(ctx context.Context, key string) ([]servers.Server, error) {
 	if a.nova == nil {
 		return nil, nil
@@ -248,7 +249,7 @@ func (a *account) servers(ctx context.Context, key string) ([]servers.Server, er
 	}), err
 }
 
-// reach gives the instances addresses by which this machine reaches them.
+// reach gives the instances addresses at which this machine reaches them.
 func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing) error {
 	if b.external != nil {
 		b.say(words.Plural(len(l.Machines), "floating IP"))
@@ -284,8 +285,8 @@ func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing)
 	return g.Wait()
 }
 
-// describe says what an instance is made of, by names that the cloud's users know, and by what they
-// mean: names may mean something else tomorrow.
+// describe says what an instance was made of: by name, as the cloud's users know it, and by ID and
+// size, as the meaning of names may change.
 func (b *building) describe(name string) map[string]string {
 	image, flavor := b.images[name], b.flavors[name]
 	return map[string]string{"image": image.Name, "image ID": image.ID, "flavor": flavor.Name,
@@ -293,7 +294,7 @@ func (b *building) describe(name string) map[string]string {
 			flavor.RAM, flavor.Disk)}
 }
 
-// placed notes the zone in which Nova has put an instance.
+// placed records the availability zone that Nova has chosen for an instance.
 func (b *building) placed(l *site.List, s servers.Server) {
 	if name, ok := strings.CutPrefix(s.Name, b.called("")); ok && l.Provided.Made[name] != nil &&
 		s.AvailabilityZone != "" {
@@ -301,7 +302,7 @@ func (b *building) placed(l *site.List, s servers.Server) {
 	}
 }
 
-// booted waits until Nova says that all instances run.
+// booted waits until Nova reports that all instances run.
 func (b *building) booted(ctx context.Context, l *site.List) error {
 	wait := patience.Instance.Begin()
 	for {
@@ -334,7 +335,7 @@ func (b *building) booted(ctx context.Context, l *site.List) error {
 	}
 }
 
-// entered waits until all instances let us in.
+// entered waits until we can log in to all instances.
 func (b *building) entered(ctx context.Context, l *site.List) error {
 	b.say("waiting for SSH at " + words.Plural(len(l.Machines), "instance"))
 	wait := patience.Instance.Begin()

@@ -1,6 +1,6 @@
-// Package openstack makes a lab's machines of instances in an OpenStack cloud: in a network of
-// their own behind a router, or in one that is there, with addresses by which they are reached over
-// SSH. It makes them as any member of a project can, and needs no rights of an administrator.
+// Package openstack provides instances of an OpenStack cloud as a lab's machines: in a network of
+// their own behind a router, or in an existing network, with addresses for SSH. It needs only the
+// rights of a project's members.
 package openstack
 
 import (
@@ -16,7 +16,7 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Word is how users call this provider.
+// Word is the provider's name in files and on the command line.
 const Word = "openstack"
 
 func init() {
@@ -24,44 +24,45 @@ func init() {
 	site.RegisterSource(&site.Source{Knows: knows, Read: read})
 }
 
-// Options are what a file says of a lab's instances. What is not said is chosen where there is only
-// one that fits.
+// Options are what a file says about a lab's instances. Unset options are chosen if there is only
+// one possibility.
 type Options struct {
 	Cloud   string `json:"cloud,omitempty"`   // a name in clouds.yaml; unset: OS_CLOUD, or OS_AUTH_URL and so on
 	Image   string `json:"image,omitempty"`   // a name or an ID
 	Flavor  string `json:"flavor,omitempty"`  // the same
-	User    string `json:"user,omitempty"`    // whom the image lets in; unset: its default user
+	User    string `json:"user,omitempty"`    // to log in as; unset: the image's default user
 	Zone    string `json:"zone,omitempty"`    // an availability zone of Nova
-	Network string `json:"network,omitempty"` // where the instances have their first port; unset: one is made
-	// The network that floating IPs are of; none: this machine reaches the other one.
+	Network string `json:"network,omitempty"` // of the instances' first ports; unset: one is made
+	// Network of floating IPs; none: this machine reaches the instances' network directly.
 	External string `json:"external,omitempty"`
-	Links    string `json:"links,omitempty"` // what links between instances are: tunnels, or networks
-	// What Neutron calls this machine, if the lab is here; unset: as it is called.
+	Links    string `json:"links,omitempty"` // links between instances: tunnels, or networks
+	// Neutron's name for this machine, if the lab is here; unset: its hostname.
 	Host string `json:"host,omitempty"`
 
 	Instances map[string]Instance `json:"instances"`
 }
 
-// Instance is what a file says of one. What is unset is as for all.
+// Instance is what a file says about one instance. Unset fields are as for all.
 type Instance struct {
 	Image  string `json:"image,omitempty"`
 	Flavor string `json:"flavor,omitempty"`
 	Zone   string `json:"zone,omitempty"`
 }
 
-// none, in place of an external network, says that floating IPs are not wanted.
+// none, in place of an external network, means that there are no floating IPs.
 const none = "none"
 
-// What links between instances can be.
+// Values of Options.Links.
 const (
 	linkTunnels  = "tunnels"
 	linkNetworks = "networks"
 )
 
-// maxInstances is how many a list may have.
+// maxInstances limits the instances of a list.
 const maxInstances = site.MaxMachines
 
-// knows says whether what is given asks for instances: the word alone, or a file with that key.
+// knows reports whether what is given requests instances: it is the word alone, or a file with this
+// key.
 func knows(g *site.Given) bool {
 	if len(g.Files) == 0 {
 		return g.Argument == Word
@@ -73,10 +74,10 @@ func knows(g *site.Given) bool {
 	return root != nil && root.Get(Word) != nil
 }
 
-// read reads the file; the word alone asks for one instance.
+// read reads the file; the word alone requests one instance.
 func read(g *site.Given, l *site.List, p *topology.Problems) {
 	o := Options{Instances: map[string]Instance{}}
-	// Instances reach nothing of this machine but its SSH connections.
+	// Instances cannot reach this machine except over its SSH connections.
 	defer func() { l.Head.Only = len(l.Machines) > 0 }()
 	if len(g.Files) > 0 {
 		root, problems := yamlfile.Dialect{}.Parse(g.Files[0].Name, g.Files[0].Data)
@@ -182,20 +183,20 @@ func (o *Options) readInstance(q yamlfile.Pair, l *site.List, p *topology.Proble
 	o.Instances[name] = i
 }
 
-// add adds a machine to a list, which is called after itself until it is made.
+// add adds a machine to a list. Until it is made, its host is its name.
 func (o *Options) add(l *site.List, name string, i Instance, pos topology.Position) *site.Machine {
 	m := &site.Machine{Name: name, Host: name, Pos: pos}
 	l.Machines, o.Instances[name] = append(l.Machines, m), i
 	return m
 }
 
-// of is what an instance is made of.
+// of returns what an instance is made of, with defaults applied.
 func (o *Options) of(name string) Instance {
 	i := o.Instances[name]
 	return Instance{cmp.Or(i.Image, o.Image), cmp.Or(i.Flavor, o.Flavor), cmp.Or(i.Zone, o.Zone)}
 }
 
-// word is a name of something in a cloud.
+// word reads a name or ID of something in the cloud.
 func word(v *yamlfile.Value, p *topology.Problems) string {
 	if v.Shape != yamlfile.Scalar || v.Text == "" || len(v.Text) > 255 ||
 		strings.ContainsFunc(v.Text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -205,14 +206,15 @@ func word(v *yamlfile.Value, p *topology.Problems) string {
 	return v.Text
 }
 
-// hostname says whether a machine can be called so by itself (RFC 1123, section 2.1), too.
+// hostname reports whether a machine can have this name as its hostname, too (RFC 1123, section
+// 2.1).
 func hostname(s string) bool {
 	alnum := func(r byte) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }
 	return site.CanName(s) && alnum(s[0]) && alnum(s[len(s)-1]) &&
 		!slices.ContainsFunc([]byte(s), func(b byte) bool { return !alnum(b) && b != '-' })
 }
 
-// schema describes what a file says of instances.
+// schema returns the JSON Schema of Options.
 func schema() map[string]any {
 	type object = map[string]any
 	name := func(what string) object {

@@ -23,22 +23,22 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Nodes of a lab have ports in networks of the project. Where the lab is at instances, its ports
-// are these', as any member of the project may attach them. A lab of no instances is at a machine
-// with an agent of Neutron's that wires what is plugged there, and its ports are bound to that, as
-// only administrators may.
+// A lab's nodes can have ports in the project's networks. If the lab is on instances, these are
+// ports of the instances, which any member of the project may attach. If it has no instances, it is
+// on a machine whose Neutron agent wires the ports plugged into its switch, and the ports are bound
+// to that machine, which requires an administrator.
 
-// plugs says whether ports are plugged into the machine's switch where the lab is.
+// plugs reports whether ports are plugged into the switch of the machine that the lab is on.
 func plugs(l *site.List) bool { return len(l.Machines) == 0 }
 
-// inNetwork is what there is of a network that ports are wanted in.
+// inNetwork is a network in which ports are wanted.
 type inNetwork struct {
 	thing
 	subnets map[string]netip.Prefix // by ID
-	taken   map[netip.Addr]string   // by ports, with their IDs
+	taken   map[netip.Addr]string   // by existing ports, with their IDs
 }
 
-// CheckPorts says all that is wrong with ports that are wanted.
+// CheckPorts reports everything that is wrong with the wanted ports.
 func (a *account) CheckPorts(ctx context.Context, l *site.List, want []*site.Port) error {
 	found, err := a.findNetworks(ctx, want)
 	if err != nil {
@@ -59,13 +59,12 @@ func (a *account) CheckPorts(ctx context.Context, l *site.List, want []*site.Por
 	}
 	links := own / 2
 	if links > 0 && a.options.Network == "" {
-		links++ // that of the instances
+		links++ // the instances' own network
 	}
 	return errors.Join(append(wrong, a.roomForPorts(ctx, len(want)+len(l.Machines), links, len(routersOf(want))))...)
 }
 
-// findNetworks looks for the networks that ports are wanted in, by the names that the topology has
-// for them.
+// findNetworks looks up the networks in which ports are wanted, by their names in the topology.
 func (a *account) findNetworks(ctx context.Context, want []*site.Port) (map[string]*inNetwork, error) {
 	all, err := a.list(ctx, networks, url.Values{"fields": {"id", "name", "mtu"}})
 	if err != nil {
@@ -113,7 +112,7 @@ func (a *account) findSubnets(ctx context.Context, n *inNetwork) error {
 	return err
 }
 
-// ranges lists the network's subnets in words.
+// ranges lists the network's subnets, for messages.
 func (n *inNetwork) ranges() string {
 	var out []string
 	for _, s := range n.subnets {
@@ -123,7 +122,7 @@ func (n *inNetwork) ranges() string {
 	return strings.Join(out, ", ")
 }
 
-// check says why a port cannot be as it is wanted.
+// check reports why a wanted port is not possible.
 func (n *inNetwork) check(p *site.Port, plugged bool) error {
 	var wrong []error
 	bad := func(format string, args ...any) {
@@ -156,13 +155,13 @@ func (n *inNetwork) check(p *site.Port, plugged bool) error {
 	return errors.Join(wrong...)
 }
 
-// bridgeAgent wires devices by their names, into Linux bridges.
+// bridgeAgent connects devices, chosen by name, to Linux bridges.
 const bridgeAgent = "Linux bridge agent"
 
-// agents are those that wire what is plugged into the switch of their machine.
+// agents are the types of agents that wire what is plugged into the switch of their machine.
 var agents = []string{"Open vSwitch agent", "OVN Controller agent", "OVN Controller Gateway agent", bridgeAgent}
 
-// agent is one of Neutron's, as it tells of it.
+// agent is one of Neutron's agents, as listed by its API.
 type agent struct {
 	Host  string
 	Type  string `json:"agent_type"`
@@ -171,7 +170,7 @@ type agent struct {
 
 const elsewhere = "or have the lab at instances:  instances: 1"
 
-// host is what Neutron calls this machine.
+// host returns Neutron's name for this machine.
 func (a *account) host(ctx context.Context) (string, error) {
 	var answer struct{ Agents []agent }
 	_, err := a.neutron.Get(ctx, a.neutron.ServiceURL("agents"), &answer, nil)
@@ -197,7 +196,8 @@ func (a *account) host(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// wires returns the agent that wires what is plugged at a machine, or says why nobody does.
+// wires returns the live agent that wires ports on a machine, or an error that says why there is
+// none.
 func wires(all []agent, host string) (agent, error) {
 	var hosts []string
 	dead := false
@@ -268,12 +268,12 @@ func (a *account) MakePorts(ctx context.Context, l *site.List, al site.Allocatio
 	return b.attach(ctx, l, want)
 }
 
-// ofLinks are the addresses in each network that is a link between nodes of the lab. They are
-// Neutron's alone, as Nova attaches no port without one: nodes have those of the topology.
+// ofLinks is the subnet of each network that is a link between nodes. Only Neutron uses it, as Nova
+// attaches no port without an address: the nodes have the topology's addresses.
 const ofLinks = "198.18.0.0/29" // RFC 2544
 
-// subnetsOf are the addresses in the network that is a link: those that the topology has for it, if
-// a router of Neutron is at one end.
+// subnetsOf returns the subnets of the network that is a link: those of the topology, if one end is
+// a router of Neutron's, and otherwise ofLinks.
 func subnetsOf(link string, want []*site.Port) (out []string) {
 	for _, p := range want {
 		if p.Key != link || p.Router == nil {
@@ -291,7 +291,7 @@ func subnetsOf(link string, want []*site.Port) (out []string) {
 	return out
 }
 
-// makeLinks makes the networks of links that are networks of their own, by the links' keys.
+// makeLinks makes the networks of links that have one of their own, by link key.
 func (b *building) makeLinks(ctx context.Context, want []*site.Port) (map[string]*inNetwork, error) {
 	var bodies []map[string]any
 	first := map[string]*site.Port{}
@@ -330,12 +330,12 @@ func (b *building) makeLinks(ctx context.Context, want []*site.Port) (map[string
 	return out, nil
 }
 
-// linkName is that of the network that a link is.
+// linkName returns the name of a link's network.
 func (b *building) linkName(p *site.Port) string {
 	return b.called(strings.ReplaceAll(p.Key, " ", "-"))
 }
 
-// portName is a port's, of which a node may have several in one network.
+// portName returns the name of a port. A node may have several in one network.
 func (b *building) portName(p *site.Port) string {
 	if p.Network == "" {
 		return b.linkName(p) + "-at-" + p.Node
@@ -343,8 +343,8 @@ func (b *building) portName(p *site.Port) string {
 	return b.linkName(p)
 }
 
-// portOf is what a port is asked to be. What leaves it may have any address: its node forwards what
-// others send.
+// portOf returns the request body for a port. Packets sent from it may have any source address,
+// because its node forwards packets of others.
 func (b *building) portOf(p *site.Port, n *inNetwork, host string) map[string]any {
 	body := map[string]any{"network_id": n.ID, "name": b.portName(p)}
 	if p.Router == nil {
@@ -359,7 +359,7 @@ func (b *building) portOf(p *site.Port, n *inNetwork, host string) map[string]an
 	for _, a := range p.Addresses {
 		fixed = append(fixed, map[string]any{"ip_address": a.Addr().String()})
 	}
-	if len(fixed) > 0 || !p.Addressed && host != "" { // Nova takes no port without an address
+	if len(fixed) > 0 || !p.Addressed && host != "" { // Nova attaches no port without an address
 		body["fixed_ips"] = fixed
 	}
 	if host != "" {
@@ -368,7 +368,7 @@ func (b *building) portOf(p *site.Port, n *inNetwork, host string) map[string]an
 	return body
 }
 
-// fill adds to a port what it has become.
+// fill records in a port what was made for it.
 func (n *inNetwork) fill(p *site.Port, made thing, host string) (err error) {
 	p.At = &topology.NetworkPort{ID: made.ID}
 	if p.At.MAC, err = topology.ParseMAC(made.MAC); err != nil {
@@ -400,7 +400,7 @@ func (n *inNetwork) fill(p *site.Port, made thing, host string) (err error) {
 	return nil
 }
 
-// attach makes ports those of the instances that their nodes are at.
+// attach attaches ports to the instances that their nodes are on.
 func (b *building) attach(ctx context.Context, l *site.List, want []*site.Port) error {
 	all, err := b.servers(ctx, l.Provided.Key)
 	if err != nil {
@@ -434,7 +434,7 @@ func (b *building) attach(ctx context.Context, l *site.List, want []*site.Port) 
 	return g.Wait()
 }
 
-// AwaitPorts waits until Neutron says that all ports of a key work.
+// AwaitPorts waits until Neutron reports that all ports with a key are active.
 func (a *account) AwaitPorts(ctx context.Context, key string, say func(string)) error {
 	for wait := patience.Wired.Begin(); ; {
 		there, err := a.marked(ctx, ports, key)

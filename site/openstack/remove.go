@@ -22,11 +22,12 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// removed are the kinds of things that are removed after the instances, one kind after the other.
-// Interfaces of routers go with these, subnets with their networks.
+// removed are the kinds of things removed after the instances, in this order. Router interfaces are
+// removed with their routers, subnets with their networks.
 var removed = []kind{floatingIPs, routers, ports, networks, securityGroups}
 
-// Remove removes all that has the mark of a key. What it cannot remove it names, and goes on.
+// Remove removes everything with the mark of a key. If something cannot be removed, it carries on,
+// and names that in the error.
 func (a *account) Remove(ctx context.Context, key string, say func(string)) (int, error) {
 	n, err := a.removeServers(ctx, key, say)
 	wrong := []error{err}
@@ -71,8 +72,8 @@ func (a *account) Remove(ctx context.Context, key string, say func(string)) (int
 	return n, err
 }
 
-// removeServers deletes instances, and waits until they are gone: what they use cannot be deleted
-// before.
+// removeServers deletes instances and waits until they are gone: before that, what they use cannot
+// be deleted.
 func (a *account) removeServers(ctx context.Context, key string, say func(string)) (int, error) {
 	n, wait := 0, patience.CloudRemoves.Begin()
 	for asked := map[string]bool{}; ; {
@@ -94,7 +95,7 @@ func (a *account) removeServers(ctx context.Context, key string, say func(string
 			case err == nil, gophercloud.ResponseCodeIs(err, http.StatusNotFound):
 				asked[s.ID] = true
 				n++
-			case !gophercloud.ResponseCodeIs(err, http.StatusConflict): // it is changing: asked again
+			case !gophercloud.ResponseCodeIs(err, http.StatusConflict): // it is changing: try again
 				return n, explained("delete the instance "+s.Name, err)
 			}
 		}
@@ -104,7 +105,7 @@ func (a *account) removeServers(ctx context.Context, key string, say func(string
 	}
 }
 
-// detach takes a port away from an instance that lives on, and waits until it is.
+// detach detaches a port from an instance that stays, and waits until that is done.
 func (a *account) detach(ctx context.Context, t thing) error {
 	if !strings.HasPrefix(t.DeviceOwner, "compute:") {
 		return nil
@@ -128,7 +129,7 @@ func (a *account) detach(ctx context.Context, t thing) error {
 	}
 }
 
-// Allocations lists what there is of all labs in the project.
+// Allocations lists what the project has of any lab.
 func (a *account) Allocations(ctx context.Context) ([]site.Allocation, error) {
 	by := map[string]*site.Allocation{}
 	count := func(text, kind string) {

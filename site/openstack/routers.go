@@ -24,10 +24,9 @@ func routersOf(want []*site.Port) (out []*site.Router) {
 	return out
 }
 
-// makeRouters makes the routers whose ports have been made, and gives them these and their routes.
-// They are down until they have all of that: Neutron does not tell when an agent has set routes,
-// but it sets all at once of a router that comes up, and then the ports of the router become
-// active.
+// makeRouters makes the routers whose ports exist already, adds these as interfaces, and sets the
+// routes. Routers are enabled last: Neutron does not report when its agent has set routes, but the
+// agent sets everything together when a router comes up, and only then do its ports become active.
 func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
 	all := routersOf(want)
 	if len(all) == 0 {
@@ -56,7 +55,7 @@ func (b *building) makeRouters(ctx context.Context, want []*site.Port) error {
 	return g.Wait()
 }
 
-// joinRouter makes a port an interface of a router.
+// joinRouter adds a port to a router as an interface.
 func (b *building) joinRouter(ctx context.Context, r thing, p *site.Port) error {
 	return once(ctx, fmt.Sprintf("give the router %s its port of %s", r.Name, p.Link), func(ctx context.Context) error {
 		_, err := b.neutron.Put(ctx, b.neutron.ServiceURL("routers", r.ID, "add_router_interface"),
@@ -68,7 +67,7 @@ func (b *building) joinRouter(ctx context.Context, r thing, p *site.Port) error 
 	})
 }
 
-// routesOf are the routes of a router as Neutron takes them, which it has instead of all others.
+// routesOf returns a router's routes in Neutron's form; they replace all existing ones.
 func routesOf(r *site.Router) []map[string]any {
 	routes := []map[string]any{}
 	for _, rt := range r.Routes {
@@ -77,15 +76,15 @@ func routesOf(r *site.Router) []map[string]any {
 	return routes
 }
 
-// updateRouter changes what a router is. It makes no difference how often.
+// updateRouter changes attributes of a router. It is idempotent.
 func (a *account) updateRouter(ctx context.Context, id string, to map[string]any) error {
 	_, err := a.neutron.Put(ctx, a.neutron.ServiceURL("routers", id), map[string]any{"router": to}, nil,
 		&gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
 	return err
 }
 
-// emptyRouter takes the routes of a router away, and its interfaces, which are deleted with that;
-// its port to the outside goes with it.
+// emptyRouter removes a router's routes and interfaces, whose ports are deleted with them. Its
+// external gateway port is deleted with the router.
 func (a *account) emptyRouter(ctx context.Context, id string) error {
 	if err := a.updateRouter(ctx, id,
 		map[string]any{"routes": routesOf(&site.Router{})}); gophercloud.ResponseCodeIs(err, http.StatusNotFound) {

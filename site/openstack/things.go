@@ -16,10 +16,10 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// kind is a kind of things in Neutron, all of which are listed, made and deleted alike.
+// kind is a kind of resource in Neutron; all kinds are listed, made and deleted alike.
 type kind struct {
-	one, many string // as its API calls them
-	title     string // as users do
+	one, many string // names in the API
+	title     string // name for users
 }
 
 var (
@@ -31,10 +31,10 @@ var (
 	securityGroups = kind{"security_group", "security-groups", "security group"}
 )
 
-// key is what its API calls many of a kind within an answer.
+// key is the field for resources of this kind in responses.
 func (k kind) key() string { return strings.ReplaceAll(k.many, "-", "_") }
 
-// thing is what is read of one; which of it there is depends on its kind.
+// thing is a resource; which fields are set depends on its kind.
 type thing struct {
 	ID          string `json:"id"`
 	Name        string `json:"name"`
@@ -61,7 +61,7 @@ type thing struct {
 	CIDR            string   `json:"cidr"`
 }
 
-// list lists things that a query selects, the whole of it whatever Neutron says at a time.
+// list returns all resources that match a query, page by page.
 func (a *account) list(ctx context.Context, k kind, query url.Values) (out []thing, err error) {
 	for at := a.neutron.ServiceURL(k.many) + "?" + query.Encode(); at != ""; {
 		var answer map[string]json.RawMessage
@@ -84,7 +84,7 @@ func (a *account) list(ctx context.Context, k kind, query url.Values) (out []thi
 	return out, nil
 }
 
-// marked lists what the project has of a kind with the mark of a key; "": of any.
+// marked lists the project's resources of a kind with the mark of a key; "": with any mark.
 func (a *account) marked(ctx context.Context, k kind, key string) ([]thing, error) {
 	all, err := a.list(ctx, k,
 		url.Values{"project_id": {a.project},
@@ -93,7 +93,7 @@ func (a *account) marked(ctx context.Context, k kind, key string) ([]thing, erro
 		func(t thing) bool { al, ok := ofMark(t.Description); return !ok || key != "" && al.Key != key }), err
 }
 
-// decode decodes what may not be there.
+// decode decodes a field that may be missing.
 func decode(raw json.RawMessage, to any) error {
 	if raw == nil {
 		return nil
@@ -101,7 +101,7 @@ func decode(raw json.RawMessage, to any) error {
 	return json.Unmarshal(raw, to)
 }
 
-// create makes a thing with a name and a description that no other has.
+// create makes a resource whose name and description together are unique.
 func (a *account) create(ctx context.Context, k kind, body map[string]any) (made thing, err error) {
 	name, _ := body["name"].(string)
 	description, _ := body["description"].(string)
@@ -125,10 +125,10 @@ func (a *account) create(ctx context.Context, k kind, body map[string]any) (made
 	return made, err
 }
 
-// once asks a service to make something. Where it does not say what became of a request, there says
-// whether it was carried out, before it is sent again. Who is interrupted waits for the answer,
-// which comes within the limit of patience, as else something could be made after all has been
-// removed.
+// once makes a request that creates something. If its outcome is unknown, there reports whether it
+// was carried out, before it is repeated. The end of ctx does not interrupt a request: its outcome,
+// which is known within the time limit, is awaited, as otherwise something could be created after
+// everything was removed.
 func once(ctx context.Context, what string, ask func(ctx context.Context) error, there func() (bool, error)) error {
 	for tries := uint(1); ; tries++ {
 		err := ask(context.WithoutCancel(ctx))
@@ -144,13 +144,13 @@ func once(ctx context.Context, what string, ask func(ctx context.Context) error,
 	}
 }
 
-// created are options of a request that makes something; gophercloud writes into them.
+// created returns the options of a request that creates something; gophercloud writes to them.
 func created() *gophercloud.RequestOpts {
 	return &gophercloud.RequestOpts{OkCodes: []int{http.StatusCreated}}
 }
 
-// remove deletes a thing; one that is not there is no error. What is in use is tried again for as
-// long as ctx lasts: what uses it may be going.
+// remove deletes a resource; a missing one is no error. While the resource is in use, it tries
+// again, up to maxTries times or until ctx ends: its user may be about to go.
 func (a *account) remove(ctx context.Context, k kind, id string) error {
 	for tries := uint(1); ; tries++ {
 		_, err := a.neutron.Delete(ctx, a.neutron.ServiceURL(k.many, id), nil)
@@ -166,15 +166,16 @@ func (a *account) remove(ctx context.Context, k kind, id string) error {
 	}
 }
 
-// mark is how things say what lab they are of: in their description, or in an instance's metadata.
-// Neutron takes a description in the request that makes a thing, so nothing is ever without it.
+// mark begins the text that says which lab a resource belongs to: in its description, or in an
+// instance's metadata. Neutron accepts a description in the request that creates a resource, so no
+// resource is ever without it.
 const mark = "Trivet lab "
 
 func markOf(al site.Allocation) string {
 	return fmt.Sprintf("%s%s key=%s by=%s since=%s", mark, al.Lab, al.Key, al.By, al.Since)
 }
 
-// ofMark reads a mark.
+// ofMark parses a mark.
 func ofMark(s string) (al site.Allocation, ok bool) {
 	rest, ok := strings.CutPrefix(s, mark)
 	fields := strings.Fields(rest)

@@ -1,4 +1,4 @@
-// Package sitetest makes machines for tests that can be logged in to.
+// Package sitetest provides machines for tests, reachable over SSH.
 package sitetest
 
 import (
@@ -16,14 +16,15 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// Serve starts an SSH server at a port of 127.0.0.1, which lets in whom the test gives a new home
-// (site.UserOf of its own number), and calls run for each command. It ends with the test.
+// Serve starts an SSH server on a port of 127.0.0.1, and calls run for each command. It gives the
+// test's user a new home with which logins succeed (site.UserOf with its uid). The server ends with
+// the test.
 func Serve(t testing.TB, run func(command string, in io.Reader, out, errs io.Writer) (status int)) (port int) {
 	t.Helper()
 	return listen(t, func(conn net.Conn, config *ssh.ServerConfig) { serve(conn, config, run) })
 }
 
-// Deaf starts one that lets in, answers whether it is there, and nothing else.
+// Deaf starts a server that accepts logins and answers keepalives, and nothing else.
 func Deaf(t testing.TB) (port int) {
 	t.Helper()
 	return listen(t, func(conn net.Conn, config *ssh.ServerConfig) {

@@ -51,8 +51,8 @@ func keys(entries []store.Entry) (out []string) {
 	return out
 }
 
-// keeps proves that a store has what was committed, lists it by keys, and forgets what is deleted;
-// that each change has a later revision; and that changes with a key twice are none.
+// keeps proves that a store has what was committed, lists it by key, and forgets what is deleted;
+// that each change has a later revision; and that a commit with the same key twice changes nothing.
 func keeps(t *testing.T, s store.Store) {
 	if e := get(t, s, "a/1"); e.Revision != 0 || !e.Gone() {
 		t.Fatal("an empty store has", e)
@@ -80,8 +80,8 @@ func keeps(t *testing.T, s store.Store) {
 	}
 }
 
-// conditions proves that changes are all made or none: none where a key has changed, come or gone
-// since it was read.
+// conditions proves that the changes of a commit are all made or none: none if a key has changed,
+// appeared or disappeared since it was read.
 func conditions(t *testing.T, s store.Store) {
 	absent := get(t, s, "k").Is()
 	commit(t, s, store.Put("k", []byte("1")))
@@ -104,7 +104,7 @@ func conditions(t *testing.T, s store.Store) {
 		t.Error("half of a change was made")
 	}
 	var group sync.WaitGroup
-	for range 8 { // as many at once: nothing is lost
+	for range 8 { // eight concurrent writers: nothing is lost
 		group.Go(func() {
 			for range 20 {
 				for {
@@ -147,7 +147,7 @@ func mostInCommit(t *testing.T, s store.Store) {
 	}
 }
 
-// next waits for what a watcher hears.
+// next waits for the next events of a watcher.
 func next(t *testing.T, heard <-chan []store.Event) []store.Event {
 	t.Helper()
 	select {
@@ -162,8 +162,8 @@ func next(t *testing.T, heard <-chan []store.Event) []store.Event {
 	return nil
 }
 
-// watch proves that a watcher hears all changes of its keys, in order and together, with their
-// revisions, and none of others; and that it ends with its context.
+// watch proves that a watcher receives all changes of its keys, in order, grouped by commit and
+// with their revisions, and none of other keys; and that it ends with its context.
 func watch(t *testing.T, s store.Store) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -185,12 +185,12 @@ func watch(t *testing.T, s store.Store) {
 		t.Error(gone)
 	}
 	stop()
-	for range heard { // it ends
+	for range heard { // until it ends
 	}
 }
 
-// watchFromNow proves that between what a watcher is told to be there and what it hears then,
-// nothing is lost and nothing comes twice.
+// watchFromNow proves that between the initial entries and the later events of a watcher, nothing
+// is lost and nothing is repeated.
 func watchFromNow(t *testing.T, s store.Store) {
 	const changes = 300
 	var group sync.WaitGroup
@@ -222,8 +222,8 @@ func watchFromNow(t *testing.T, s store.Store) {
 	group.Wait()
 }
 
-// leases proves that what is under a lease goes with it, watchers are told, and that what has been
-// put anew without one, or deleted, has nothing to do with it any more.
+// leases proves that entries under a lease are deleted with it, that watchers are notified, and
+// that an entry that was since put without a lease, or deleted, is not affected.
 func leases(t *testing.T, s store.Store) {
 	l, err := s.Grant(t.Context(), time.Hour)
 	if err != nil {
@@ -252,8 +252,7 @@ func leases(t *testing.T, s store.Store) {
 	}
 }
 
-// leaseThatEnds proves that a lease that nobody renews ends by itself, and one that is renewed does
-// not.
+// leaseThatEnds proves that a lease ends if it is not renewed, and does not if it is.
 func leaseThatEnds(t *testing.T, s store.Store) {
 	short, err := s.Grant(t.Context(), time.Second)
 	if err != nil {
@@ -268,7 +267,7 @@ func leaseThatEnds(t *testing.T, s store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(there) > 0 { // else it has gone already, on a machine that has stalled
+	if len(there) > 0 { // otherwise it has ended already, on a machine that stalled
 		if e := next(t, heard); !e[0].Gone() {
 			t.Error(e)
 		}
@@ -281,7 +280,7 @@ func leaseThatEnds(t *testing.T, s store.Store) {
 	}
 }
 
-// numbers proves that of a sequence nobody gets the same number twice, and none is left out.
+// numbers proves that each number of a sequence is returned exactly once.
 func numbers(t *testing.T, s store.Store) {
 	var mu sync.Mutex
 	var got []int64
@@ -308,8 +307,8 @@ func numbers(t *testing.T, s store.Store) {
 	}
 }
 
-// rows proves that rows of a type come back as they were put, by their keys, and that what is not
-// one is an error that names it.
+// rows proves that rows of a type are returned as they were put, by key, and that an invalid one
+// causes an error that names it.
 func rows(t *testing.T, s store.Store) {
 	type row struct{ Name string }
 	r := store.Rows[row]{Store: s, Prefix: "rows/"}
@@ -331,7 +330,7 @@ func rows(t *testing.T, s store.Store) {
 	}
 }
 
-// closed proves that a store that is closed says so, and that its watchers end.
+// closed proves that a closed store returns ErrClosed, and that its watchers end.
 func closed(t *testing.T, s store.Store) {
 	_, heard, err := s.Watch(t.Context(), "")
 	if err != nil {

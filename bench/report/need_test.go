@@ -8,10 +8,10 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// TestNeeds proves that a statement about what was not there is neither shown nor refuted, with what
-// its test says and the command that would decide it; that it is judged where the result says that
-// it was there; that a statement without values needs it all the same; and that no model, and no
-// virtual machine, stands for a device.
+// TestNeeds proves that a statement about what was not there is neither shown nor refuted, with
+// what its test says and the command that would decide it; that it is judged where the result says
+// that it was there; that a statement without values needs it all the same; and that no model, and
+// no virtual machine, stands for a device.
 func TestNeeds(t *testing.T) {
 	rack := func(virtual string) *environment.Place {
 		return &environment.Place{Target: "sites", On: "rack.yaml",
@@ -62,8 +62,8 @@ func TestNeeds(t *testing.T) {
 }
 
 // TestContradicts proves that a statement against which the paper says the opposite is said to
-// contradict it, with what its test says beside it, whether or not it can be tested here; and that it
-// is counted apart, and keeps no experiment going that goes on until all is decided.
+// contradict it, with what its test says beside it, whether or not it can be tested here; and that
+// it is counted apart, and keeps no experiment going that goes on until all is decided.
 func TestContradicts(t *testing.T) {
 	h, samples := hopsOf(8, map[string]func(float64) float64{"a": line(3, 1), "b": line(3, 40)})
 	h.Experiment.Text = `paper:

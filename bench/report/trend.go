@@ -41,8 +41,8 @@ type Trend struct {
 	Theirs  string            `json:"theirs,omitempty"` // what the paper's own numbers say, if there are any
 	Level   environment.Level `json:"level,omitempty"`  // of the samples it is tested with
 
-	// Here is what the test says, where the outcome is another: the paper contradicts itself, or the
-	// statement needs what was not there.
+	// Here is what the test says, where the outcome is another: the paper contradicts itself, or
+	// the statement needs what was not there.
 	Here Outcome `json:"here,omitempty"`
 	// Against is what the paper says elsewhere against it, in words.
 	Against string `json:"contradicts,omitempty"`

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -32,15 +33,23 @@ type Counted struct {
 
 // Outcomes counts the statements by what came of them.
 func (p *Paper) Outcomes() (out []Counted) {
-	for _, outcome := range []Outcome{Holds, Fails, CannotTell, NeedsKVM, NotMeasured} {
-		n := 0
-		for _, t := range p.Trends {
-			if t.Outcome == outcome {
-				n++
-			}
-		}
-		if n > 0 {
-			out = append(out, Counted{outcome, n})
+	var all []Outcome
+	for _, t := range p.Trends {
+		all = append(all, t.Outcome)
+	}
+	return Count(all)
+}
+
+// Count counts outcomes, in the order in which they are told.
+func Count(all []Outcome) (out []Counted) {
+	counts := map[Outcome]int{}
+	for _, o := range all {
+		counts[o]++
+	}
+	needing := slices.DeleteFunc(slices.Sorted(maps.Keys(counts)), func(o Outcome) bool { return !o.Needing() })
+	for _, o := range slices.Concat([]Outcome{Holds, Fails, CannotTell}, needing, []Outcome{Contradicts, NotMeasured}) {
+		if n := counts[o]; n > 0 {
+			out = append(out, Counted{o, n})
 		}
 	}
 	return out

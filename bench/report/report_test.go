@@ -227,7 +227,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range []string{"100 of 100 runs, 200 samples, 20 doubtful, 3 bad, 1 failed", "ovs − embedded", "16.04?", "Our values are means of the repetitions", "holds?          throughput of Open vSwitch falls with hops: 14.58 → 11.94 Gbit/s"} {
+	for _, want := range []string{"100 of 100 runs, 200 samples, 20 doubtful, 3 bad, 1 failed", "ovs − embedded", "16.04?", "Our values are means of the repetitions", "holds?              throughput of Open vSwitch falls with hops: 14.58 → 11.94 Gbit/s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

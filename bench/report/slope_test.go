@@ -173,8 +173,8 @@ func TestNeedsKVM(t *testing.T) {
 		trend   string
 		want    report.Outcome
 	}{
-		{"b", "tcg", statement, report.NeedsKVM},
-		{"a", "tcg", statement, report.NeedsKVM},
+		{"b", "tcg", statement, "needs KVM"},
+		{"a", "tcg", statement, "needs KVM"},
 		{"b", "kvm", statement, report.Fails},
 		{"", "", statement, report.Fails},
 		{"b", "tcg", strings.Replace(statement, "needs: kvm, ", "", 1), report.Fails},
@@ -191,7 +191,7 @@ func TestNeedsKVM(t *testing.T) {
 		h.Experiment.Text = "paper: {trends: [" + c.trend + "]}"
 		r := build(t, h, samples)
 		got := r.Paper.Trends[0]
-		if got.Outcome != c.want || c.want == report.NeedsKVM && !(strings.Contains(got.Why, "the processors of r1, r2,") && strings.Contains(got.Why, " times [")) {
+		if got.Outcome != c.want || c.want.Needing() && !(strings.Contains(got.Why, "the processors of r1, r2,") && strings.Contains(got.Why, " times [")) {
 			t.Errorf("%+v: %s (%s)", c, got.Outcome, got.Why)
 		}
 		if n := strings.Join(r.Notes, " "); strings.Contains(n, "accelerator "+c.by+".") != (c.by != "") || strings.Contains(n, "slower by far") != (c.by == "tcg") {

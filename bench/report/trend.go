@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/bench/report/definition"
-	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
@@ -23,8 +22,15 @@ const (
 	Fails       Outcome = "does not hold"
 	CannotTell  Outcome = "cannot tell"
 	NotMeasured Outcome = "not measured"
-	NeedsKVM    Outcome = "needs KVM" // it is of virtual machines, whose processors were emulated
+	// The paper says the opposite elsewhere, so that no measurement can decide between the two.
+	Contradicts Outcome = "contradicts itself"
 )
+
+// Needing is what all outcomes are together that NeedOf has.
+const Needing Outcome = "needs …"
+
+// Needing reports whether it is of a statement that is about something which was not there.
+func (o Outcome) Needing() bool { return strings.HasPrefix(string(o), "needs ") }
 
 // Trend is a published statement, tested with our values.
 type Trend struct {
@@ -34,6 +40,14 @@ type Trend struct {
 	Why     string            `json:"why"`
 	Theirs  string            `json:"theirs,omitempty"` // what the paper's own numbers say, if there are any
 	Level   environment.Level `json:"level,omitempty"`  // of the samples it is tested with
+
+	// Here is what the test says, where the outcome is another: the paper contradicts itself, or
+	// the statement needs what was not there.
+	Here Outcome `json:"here,omitempty"`
+	// Against is what the paper says elsewhere against it, in words.
+	Against string `json:"contradicts,omitempty"`
+	// By is what would decide a statement that needs something: where, and the command.
+	By string `json:"decided_by,omitempty"`
 
 	// Needed is of a statement that cannot be told: about how many repetitions would tell, at the
 	// spread so far; 0: not known, or unreasonably many.
@@ -71,35 +85,17 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 		d.ordered(&out, t)
 	}
 	out.Theirs = paperSays(t, paper)
-	if out.Outcome == NotMeasured {
-		return out
+	if out.Outcome != NotMeasured {
+		out.Level = d.trust(t)
 	}
-	out.Level = d.trust(t)
-	if nodes := d.emulated(t); t.Needs == definition.KVM && len(nodes) > 0 {
-		out.Outcome = NeedsKVM
-		out.Why = "QEMU emulated the processors of " + name(words.Some(nodes)) +
-			", which says nothing of virtual machines that run on them: " + out.Why
+	d.need(&out, t)
+	if out.Against = clip(strings.TrimSpace(Clean(t.Contradicts)), 400); out.Against != "" {
+		if out.Here == "" {
+			out.Here = out.Outcome
+		}
+		out.Outcome = Contradicts
 	}
 	return out
-}
-
-// emulated are the nodes whose processors QEMU emulated in samples that a statement is tested with.
-func (d *data) emulated(t definition.Trend) (nodes []string) {
-	sources := []definition.Source{t.Source, otherSide(t)}
-	for i := range d.counted {
-		s := &d.counted[i]
-		if s.Usage == nil {
-			continue
-		}
-		for _, src := range sources {
-			of := func(m result.Measurement) bool { return d.holds(src.Where, s, &m) }
-			if (src.Probe == "" || s.Probe == src.Probe) && slices.ContainsFunc(measurements(s, src.Metric), of) {
-				nodes = append(nodes, s.Usage.Emulated()...)
-			}
-		}
-	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
 }
 
 // trust returns the verdict on all samples that a statement is tested with.

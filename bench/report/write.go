@@ -181,6 +181,20 @@ func EscapeLaTeX(s string) string {
 	return b.String()
 }
 
+// beside is what stands behind the values of a statement that is not decided by its test.
+func (t *Trend) beside() (text string) {
+	if t.Here != "" {
+		text = "; the test: " + string(t.Here)
+	}
+	if t.Against != "" {
+		text += "; the paper says elsewhere: " + t.Against
+	}
+	if t.By != "" {
+		text += "; would decide it: " + t.By
+	}
+	return text
+}
+
 // WriteText writes a report for a terminal: what it is, its tables, and what a paper's statements
 // came to.
 func (r *Report) WriteText(to io.Writer) error {
@@ -213,7 +227,7 @@ func (r *Report) WriteText(to io.Writer) error {
 	if r.Paper != nil && len(r.Paper.Trends) > 0 {
 		fmt.Fprintf(&b, "\nBeside the paper. %s\n", r.Paper.Values())
 		for _, t := range r.Paper.Trends {
-			fmt.Fprintf(&b, "  %-15s %s: %s\n", string(t.Outcome)+Mark(t.Level), t.Text, t.Why)
+			fmt.Fprintf(&b, "  %-19s %s: %s%s\n", string(t.Outcome)+Mark(t.Level), t.Text, t.Why, t.beside())
 		}
 	}
 	for _, c := range r.Compared {

@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/bench/drive"
 	"trivet.dev/trivet/bench/experiment"
+	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/internal/words"
 )
@@ -113,7 +114,14 @@ func explain(file string) (*explained, error) {
 	if d.Paper != nil {
 		out.Source, out.Note, out.Numbers = d.Paper.Source, d.Paper.Note, len(d.Paper.Numbers)
 		for _, t := range d.Paper.Trends {
-			out.Trends = append(out.Trends, t.Text)
+			text := t.Text
+			if t.Needs.What != "" {
+				text += " [" + string(report.NeedOf(t.Needs)) + "]"
+			}
+			if t.Contradicts != "" {
+				text += " [" + string(report.Contradicts) + "]"
+			}
+			out.Trends = append(out.Trends, text)
 		}
 	}
 	return out, nil

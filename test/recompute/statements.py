@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy import stats
 
+import sequential
 from results import among, convert, mean, number
 
 ENOUGH, ALPHA, DRAWS = 5, 0.05, 20_000
@@ -59,22 +60,14 @@ def p_of(x, y, paired, shift):
     return float((stats.ttest_rel(x, y) if paired else stats.ttest_ind(x, y, equal_var=False)).pvalue)
 
 
-def holm(ps):
-    order, out, worst = sorted(range(len(ps)), key=lambda i: ps[i]), [0.0] * len(ps), 0.0
-    for rank, i in enumerate(order):
-        worst = max(worst, min(1.0, ps[i] * (len(ps) - rank)))
-        out[i] = worst
-    return out
-
-
-def equivalent(x, y, margin):
+def equivalent(x, y, margin, alpha):
     if min(len(x), len(y)) < ENOUGH or margin == 0:
         return False
     if min(x) == max(x) and min(y) == max(y):
         return abs(x[0] - y[0]) < margin
     up = stats.ttest_ind(x, [v + margin for v in y], equal_var=False, alternative="less").pvalue
     down = stats.ttest_ind(x, [v - margin for v in y], equal_var=False, alternative="greater").pvalue
-    return max(up, down) < ALPHA
+    return max(up, down) < alpha
 
 
 def fieller(x, y, paired, confidence):
@@ -99,13 +92,51 @@ class Statement:
     def __init__(self, result, definition):
         self.result, self.d = result, definition
         self.within = share(definition.get("within"), {"falls": 0.05, "rises": 0.05, "flat": 0.05, "linear": 0.1, "times": 0.2}.get(definition["is"], 0.0))
+        self.looks = sequential.shares(result)
+        self.alpha = self.level(ALPHA)
+
+    def level(self, alpha):
+        """Of a test whose share of the error rate is alpha: less, where there were several looks."""
+        return sequential.level(self.looks, alpha) if self.looks else alpha
+
+    def significant(self, ps):
+        """Whether any of tests that are read together is (the first step of Holm)."""
+        return min(ps) < self.level(ALPHA / len(ps))
 
     def judge(self):
-        """The outcome, and the numbers that its reason begins with."""
-        outcome, said = self.measured()
-        if outcome != "not measured" and self.d.get("needs") == "kvm" and self.emulated():
-            outcome = "needs KVM"
-        return outcome, said
+        """The outcome, what the test says where that is another, and the numbers that its reason begins with."""
+        tested, said = self.measured()
+        outcome = self.lacking(tested) or tested
+        if self.d.get("contradicts"):
+            outcome = "contradicts itself"
+        return outcome, None if outcome == tested else tested, said
+
+    def lacking(self, tested):
+        """The outcome of a statement that needs what was not there, as far as the result says what was."""
+        needs, cpu = self.d.get("needs"), self.result.header["environment"].get("cpu") or {}
+        if needs == "kvm":
+            return "needs KVM" if tested != "not measured" and self.emulated() else None
+        if needs == "smt":
+            return None if cpu.get("smt") in ("on", "off") else "needs SMT"
+        if needs == "device":
+            return None if self.on_device() else "needs the device"
+        if needs:
+            return None if cpu.get("usable", 0) >= int(needs["processors"]) else f"needs {needs['processors']} processors"
+        return None
+
+    def sampled(self, at):
+        """The usage of the samples that were watched and have values under a condition."""
+        for s in self.result.samples:
+            if s.get("usage") and self.d.get("probe", s["probe"]) == s["probe"] and any(
+                    all(among(self.result.level(s, m, f), w) for f, w in at.items()) for m in self.result.measurements(s, self.d["metric"])):
+                yield s["usage"]
+
+    def on_device(self):
+        """Whether a sample of whom the statement is about was made at another machine, neither virtual nor with a model of one."""
+        env = self.result.header["environment"]
+        places = [env.get("place"), *(env.get("places") or {}).values()]
+        real = {name for p in places if p for name, r in (p.get("machines") or {}).items() if not r.get("virtualisation")}
+        return any(not u.get("models") and real & set(u.get("sites") or {}) for u in self.sampled(self.d.get("at") or {}))
 
     def sides(self):
         """The conditions of both sides; of one that is compared with nothing, or with a number, the only one twice."""
@@ -114,13 +145,8 @@ class Statement:
 
     def emulated(self):
         """Whether any sample of either side had processors that QEMU emulated."""
-        for at in self.sides():
-            for s in self.result.samples:
-                usages = [s.get("usage") or {}, *((s.get("usage") or {}).get("sites") or {}).values()]
-                if self.d.get("probe", s["probe"]) == s["probe"] and any("tcg" in (u.get("accelerators") or {}).values() for u in usages) and any(
-                        all(among(self.result.level(s, m, f), w) for f, w in at.items()) for m in self.result.measurements(s, self.d["metric"])):
-                    return True
-        return False
+        return any("tcg" in (u.get("accelerators") or {}).values() for at in self.sides() for usage in self.sampled(at)
+                   for u in [usage, *(usage.get("sites") or {}).values()])
 
     def measured(self):
         kind = self.d["is"]
@@ -200,7 +226,7 @@ class Statement:
                 said = [mean(x), mean(y)]
             places.append((up, down) if self.d["is"] == "above" else (down, up))
         said = said if len(tests) == 1 else []
-        return (together(outcomes) if self.d["is"] == "times" else shown(places)), said
+        return (together(outcomes) if self.d["is"] == "times" else self.shown(places)), said
 
     def curvature(self):
         """How far parabolas of least squares bend, as a share of what they rise."""
@@ -214,8 +240,8 @@ class Statement:
         if len(fits) < ENOUGH:
             return "cannot tell", ends
         bends, rises = [float(f[0]) for f in fits], [2 * float(f[1]) for f in fits]
-        _, least, most = fieller(bends, rises, True, 1 - 2 * ALPHA)
-        _, low, high = fieller(bends, rises, True, 1 - ALPHA)
+        _, least, most = fieller(bends, rises, True, 1 - 2 * self.alpha)
+        _, low, high = fieller(bends, rises, True, 1 - self.alpha)
         if least is None or low is None:
             return "cannot tell", ends
         if -self.within <= least and most <= self.within:
@@ -238,7 +264,7 @@ class Statement:
                 return "not measured"
             sides.append([float(stats.linregress(places, np.log(v)).slope) for v in whole])
         x, y = sides
-        if min(len(x), len(y)) < ENOUGH or p_of(x, y, False, 0) >= ALPHA:
+        if min(len(x), len(y)) < ENOUGH or p_of(x, y, False, 0) >= self.alpha:
             return "cannot tell"
         return "holds" if mean(x) > mean(y) else "does not hold"
 
@@ -250,11 +276,11 @@ class Statement:
         sign = -1 if self.d["is"] == "falls" else 1
         change = 0.0 if end == start else sign * (end - start) / abs(start) if start else sign * math.inf * (1 if end > start else -1)
         said = [start, end]
-        if equivalent(values[0], values[-1], self.within * abs(start)):
+        if equivalent(values[0], values[-1], self.within * abs(start), self.alpha):
             return "does not hold", said
-        if p < ALPHA and sign * tau > 0 and change >= self.within:
+        if p < self.alpha and sign * tau > 0 and change >= self.within:
             return "holds", said
-        return ("does not hold" if p < ALPHA and sign * tau < 0 and change < 0 else "cannot tell"), said
+        return ("does not hold" if p < self.alpha and sign * tau < 0 and change < 0 else "cannot tell"), said
 
     def flat(self, places, groups):
         values = [g.values(self.d) for g in groups]
@@ -263,13 +289,13 @@ class Statement:
         alike, ps = True, []
         for i in range(len(values)):
             for j in range(i):
-                alike = alike and equivalent(values[i], values[j], margin)
+                alike = alike and equivalent(values[i], values[j], margin, self.alpha)
                 apart = means[i] - means[j]
                 ps.append(p_of(values[i], values[j], False, math.copysign(margin, apart)) if abs(apart) > margin and min(len(values[i]), len(values[j])) >= ENOUGH else 1.0)
         said = [min(means), max(means)]
         if alike:
             return "holds", said
-        return ("does not hold" if min(holm(ps)) < ALPHA else "cannot tell"), said
+        return ("does not hold" if self.significant(ps) else "cannot tell"), said
 
     def linear(self, places, groups):
         values = [g.values(self.d) for g in groups]
@@ -278,7 +304,7 @@ class Statement:
         rise = abs(line.slope * (places[-1] - places[0]))
         _, p = kendall([x for x, v in zip(places, values) for _ in v], [y for v in values for y in v])
         said = [means[0], means[-1]]
-        if p >= ALPHA:
+        if p >= self.alpha:
             return "cannot tell", said
         outcomes = []
         for x, v, m in zip(places, values, means):
@@ -287,7 +313,7 @@ class Statement:
                 outcomes.append("cannot tell")
                 continue
             half = lambda confidence: float(stats.t.ppf((1 + confidence) / 2, len(v) - 1) * np.std(v, ddof=1) / math.sqrt(len(v)))
-            outcomes.append("holds" if off + half(1 - 2 * ALPHA) <= self.within * rise else "does not hold" if off - half(1 - ALPHA / len(values)) > self.within * rise else "cannot tell")
+            outcomes.append("holds" if off + half(1 - 2 * self.alpha) <= self.within * rise else "does not hold" if off - half(1 - self.level(ALPHA / len(values))) > self.within * rise else "cannot tell")
         return together(outcomes), said
 
     def times(self, pairs):
@@ -299,8 +325,8 @@ class Statement:
         factor = float(self.d["factor"])
         if mean(y) == 0 or min(len(x), len(y)) < 2:
             return "cannot tell", []
-        r, low, high = fieller(x, y, paired, 1 - 2 * ALPHA)
-        _, least, most = fieller(x, y, paired, 1 - ALPHA / places)
+        r, low, high = fieller(x, y, paired, 1 - 2 * self.alpha)
+        _, least, most = fieller(x, y, paired, 1 - self.level(ALPHA / places))
         said = [r, least, most] if least is not None else []
         if low is None or least is None or min(len(x), len(y)) < ENOUGH:
             return "cannot tell", said
@@ -317,7 +343,7 @@ class Statement:
             places.append((up, down) if above else (down, up))
             if len(pairs) == 1:
                 said = [mean(x), mean(y)]
-        return shown(places), said
+        return self.shown(places), said
 
     def beside(self, x, y, paired):
         """p values of not being above, and of not being below."""
@@ -339,11 +365,13 @@ class Statement:
             limit = float(self.d["than"]) * (convert(self.d["unit"], g.unit) if self.d.get("unit") else 1)
             values = g.values(self.d)
             if by_wilson(g, values):
-                low, high = stats.binomtest(*g.share()).proportion_ci(0.95, method="wilson")
+                low, high = stats.binomtest(*g.share()).proportion_ci(1 - self.alpha, method="wilson")
             elif len(values) < ENOUGH:
                 low, high = -math.inf, math.inf
             elif min(values) == max(values):
                 low = high = values[0]
+            elif self.looks:  # no bootstrap has an interval of such a level
+                low, high = stats.t.interval(1 - self.alpha, len(values) - 1, mean(values), stats.sem(values))
             else:
                 drawn, at = bootstrap(np.array(values), "mean")
                 low, high = np.quantile(drawn, at)
@@ -351,20 +379,19 @@ class Statement:
             places.append((up, down) if self.d["is"] == "above" else (down, up))
             if len(groups) == 1:
                 said = [mean(values)]
-        return shown(places), said
+        return self.shown(places), said
+
+    def shown(self, places):
+        """Of p values for and against, place by place."""
+        if all(p < self.alpha for p, _ in places):
+            return "holds"
+        return "does not hold" if self.significant([q for _, q in places]) else "cannot tell"
 
 
 def together(outcomes):
     if "does not hold" in outcomes:
         return "does not hold"
     return "holds" if all(o == "holds" for o in outcomes) else "cannot tell"
-
-
-def shown(places):
-    """Of p values for and against, place by place."""
-    if all(p < ALPHA for p, _ in places):
-        return "holds"
-    return "does not hold" if min(holm([q for _, q in places])) < ALPHA else "cannot tell"
 
 
 def kendall(xs, ys):

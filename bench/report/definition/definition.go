@@ -151,11 +151,25 @@ type Trend struct {
 	Limit  *float64 // instead of Than; in Unit
 	Factor float64  // of Times: by what the other is to be multiplied
 	Within float64  // share that does not matter
-	Needs  string   // KVM, or nothing
+	Needs  Need     // without which it is neither shown nor refuted
+	// What the paper says elsewhere against it, in words: the text of another statement, or a
+	// quotation; "": nothing.
+	Contradicts string
 }
 
-// KVM is what a Trend may need: virtual machines whose processors are not emulated.
-const KVM = "kvm"
+// Need is what of the place of a measurement a Trend is about; What is "" where any will do.
+type Need struct {
+	What       string // one of the constants below
+	Processors int    // of Processors: at least so many
+}
+
+// What a Trend may need.
+const (
+	KVM        = "kvm"        // virtual machines whose processors are not emulated
+	SMT        = "smt"        // processors of which a core has several threads
+	Device     = "device"     // a device of its own for what stands for it here
+	Processors = "processors" // so many
+)
 
 // What a Trend says.
 const (
@@ -182,6 +196,7 @@ var (
 	spreads      = []string{Deviation, Variance}
 	ofs          = []string{Repetitions, Values}
 	trendOfs     = []string{Repetitions, Values, Slope, Curvature} // of which Values has an error of its own
+	needWords    = []string{KVM, SMT, Device}
 )
 
 // CheckEach refuses what cannot stand for several values.
@@ -200,4 +215,5 @@ const (
 	maxNumbers  = 2000
 	maxTrends   = 300
 	maxLevels   = 1000 // of a condition
+	maxNeeded   = 4096 // processors
 )

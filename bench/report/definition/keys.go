@@ -1,7 +1,9 @@
 package definition
 
 import (
+	"math"
 	"slices"
+	"strings"
 
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -237,7 +239,7 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	ok := r.mapping(v, "a trend", named(r.source(&t.Source, "at"), map[string]field{
 		"text": r.text(&t.Text), "is": r.word(&t.Is,
 			statements), "along": r.oneDimension(&t.Along), "within": r.share(&t.Within), "factor": r.number(&t.Factor),
-		"of": r.word(&t.Of, trendOfs), "needs": r.word(&t.Needs, []string{KVM}),
+		"of": r.word(&t.Of, trendOfs), "needs": r.need(&t.Needs), "contradicts": r.text(&t.Contradicts),
 		"than": func(v *yamlfile.Value) {
 			if v.Shape == yamlfile.Mapping {
 				r.condition(&t.Than)(v)
@@ -248,6 +250,11 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 		},
 	}))
 	if !ok || !r.metric(v, &t.Source, "a trend") {
+		return
+	}
+	if c := v.Get("contradicts"); c != nil && (strings.TrimSpace(t.Contradicts) == "" || t.Contradicts == t.Text) {
+		r.add(c, "write contradicts: “what it says in section 4”", "%s: contradicts which other sentence of the paper?",
+			formats.Clip(t.Text))
 		return
 	}
 	if v.Get("within") == nil {
@@ -280,6 +287,29 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 			formats.Clip(t.Text))
 	default:
 		p.Trends = append(p.Trends, t)
+	}
+}
+
+// need reads kvm, smt, device, or {processors: 4}.
+func (r *reader) need(to *Need) field {
+	return func(v *yamlfile.Value) {
+		if v.Shape != yamlfile.Mapping {
+			if *to = (Need{What: v.Text}); v.Shape != yamlfile.Scalar || !slices.Contains(needWords, v.Text) {
+				*to = Need{}
+				r.add(v, "write kvm, smt, device or {processors: 4}", "%s: is not known here", v)
+			}
+			return
+		}
+		n := 0.0
+		if !r.mapping(v, "needs", map[string]field{Processors: r.number(&n)}) {
+			return
+		}
+		if n != math.Trunc(n) || n < 2 || n > maxNeeded {
+			r.add(v, "write needs: {processors: 4}", "needs: a number of processors from 2 to %d is expected here",
+				maxNeeded)
+			return
+		}
+		*to = Need{What: Processors, Processors: int(n)}
 	}
 }
 

@@ -32,6 +32,8 @@ paper:
     - {metric: rtt, is: below, than: 3, unit: ms}
     - {metric: rtt, is: times, factor: 2, than: {datapath: ovs}, along: hops, of: slope, needs: kvm}
     - {metric: rtt, is: linear, along: hops, of: curvature}
+    - {metric: rtt, is: flat, along: hops, needs: {processors: 4}}
+    - {text: X, metric: rtt, is: flat, along: hops, needs: device, contradicts: Y}
 `))
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -55,8 +57,10 @@ paper:
 			{Source: Source{Metric: "rtt", Where: Condition{ovs}}, Text: "X", Is: Falls, Along: "hops", Within: 0.05},
 			{Source: Source{Metric: "rtt"}, Is: Above, Than: Condition{ovs}, Within: 0.1},
 			{Source: Source{Metric: "rtt", Unit: "ms"}, Is: Below, Limit: &three},
-			{Source: Source{Metric: "rtt", Of: Slope}, Is: Times, Factor: 2, Than: Condition{ovs}, Along: "hops", Within: 0.2, Needs: KVM},
+			{Source: Source{Metric: "rtt", Of: Slope}, Is: Times, Factor: 2, Than: Condition{ovs}, Along: "hops", Within: 0.2, Needs: Need{What: KVM}},
 			{Source: Source{Metric: "rtt", Of: Curvature}, Is: Linear, Along: "hops", Within: 0.1},
+			{Source: Source{Metric: "rtt"}, Is: Flat, Along: "hops", Within: 0.05, Needs: Need{Processors, 4}},
+			{Source: Source{Metric: "rtt"}, Text: "X", Is: Flat, Along: "hops", Within: 0.05, Needs: Need{What: Device}, Contradicts: "Y"},
 		}},
 	}
 	if !reflect.DeepEqual(d, want) {
@@ -106,7 +110,12 @@ func TestProblems(t *testing.T) {
 		{"paper: {trends: [{metric: m, is: linear, of: curvature}]}", "the curvature along which factor?"},
 		{"paper: {trends: [{metric: m, is: linear, along: x, of: slopes}]}", `"slopes": is not known here; did you mean slope?`},
 		{"report: {figures: [{metric: m, of: slope}]}", `"slope": is not known here; choose repetitions or values`},
-		{"paper: {trends: [{metric: m, is: falls, along: x, needs: root}]}", `"root": is not known here; choose kvm`},
+		{"paper: {trends: [{metric: m, is: falls, along: x, needs: root}]}", `"root": is not known here; write kvm, smt, device or {processors: 4}`},
+		{"paper: {trends: [{metric: m, is: falls, along: x, needs: [kvm, smt]}]}", "is not known here; write kvm, smt, device or {processors: 4}"},
+		{"paper: {trends: [{metric: m, is: falls, along: x, needs: {processors: 1.5}}]}", "a number of processors from 2 to 4096 is expected here; write needs: {processors: 4}"},
+		{"paper: {trends: [{metric: m, is: falls, along: x, needs: {cores: 4}}]}", "cores: no such key of needs"},
+		{"paper: {trends: [{text: t, metric: m, is: falls, along: x, contradicts: t}]}", "t: contradicts which other sentence of the paper?"},
+		{"paper: {trends: [{text: t, metric: m, is: falls, along: x, contradicts: ''}]}", "t: contradicts which other sentence of the paper?"},
 		{"paper: {trends: [{metric: m, is: above}]}", "is above what?"},
 		{"paper: {trends: [{metric: m, is: flat, along: x, of: values}]}", "tested by repetitions"},
 		{"paper: {trends: [{metric: m, is: falls}]}", "falls goes along a factor"},

@@ -178,7 +178,7 @@ var pages = sync.OnceValue(func() *template.Template {
 		"text": text, "day": day, "command": command, "level": level, "cells": cells, "trends": trends,
 		"numbers": numbers, "missing": missing, "reason": reason, "verdicts": verdicts, "statements": statements,
 		"total": total, "list": func(p page) []Summary { return []Summary{p.Summary} }, "all": all, "notes": notes,
-		"pages": allNotes, "sources": sources, "machines": machines, "join": strings.Join,
+		"pages": allNotes, "sources": sources, "machines": machines, "join": strings.Join, "needed": needed,
 	}).Parse(paperMarkup)).New("index").Parse(indexMarkup))
 })
 

@@ -234,3 +234,32 @@ func TestHostile(t *testing.T) {
 		}
 	}
 }
+
+// TestNeeded proves that the index counts statements that need something, and those that the paper
+// contradicts, apart from the others, and lists what would decide them; that pages have both, with
+// what their tests say; and that pages without such statements say nothing of them.
+func TestNeeded(t *testing.T) {
+	h := reporttest.Header()
+	h.Experiment.Text = strings.Replace(h.Experiment.Text, "  trends:\n", `  trends:
+    - {text: devices are slower, metric: rtt, along: hops, at: {datapath: ovs}, is: rises, needs: device}
+    - {text: it is stable, metric: throughput, along: hops, at: {datapath: ovs}, is: flat, contradicts: it *falls* in table 2}
+`, 1)
+	h.Experiment.File = "/home/jane/papers/figure-16.yaml"
+	with := write(t, "", Result{Report: report.Build("results/2-routing/figure-16.jsonl", &result.Run{Header: h, Samples: reporttest.Samples()})})
+	for name, wants := range map[string][]string{
+		"README.md": {"; needs …: 1; contradicts itself: 1; not measured: 1.", `<a id="needs"></a>`, "| needs the device | trivet bench run figure-16.yaml --on rack.yaml, with the device in the list | 1 |",
+			"| devices are slower | needs the device<sup>?</sup> (the test: holds)", "*contradicts itself*, where", "| needs … | contradicts itself | not measured |"},
+		"2-routing.md": {"| it is stable. The paper says elsewhere: it \\*falls\\* in table 2 | contradicts itself<sup>?</sup> (the test: does not hold)",
+			"no device was measured: ", ". Would decide it: trivet bench run figure-16.yaml --on rack.yaml"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(with[name], want) {
+				t.Errorf("%s lacks %q:\n%s", name, want, with[name])
+			}
+		}
+	}
+	without := write(t, "", Result{Report: report.Build("results/2-routing/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})})
+	if text := without["README.md"]; strings.Contains(text, "needs") || strings.Contains(text, "contradicts") {
+		t.Errorf("without any:\n%s", text)
+	}
+}

@@ -54,6 +54,8 @@ type Listed struct {
 type Statement struct {
 	Text    string            `json:"text"`
 	Outcome report.Outcome    `json:"outcome"`
+	Here    report.Outcome    `json:"here,omitempty"`       // see report.Trend
+	By      string            `json:"decided_by,omitempty"` // see report.Trend
 	Level   environment.Level `json:"level,omitempty"`
 	Needed  int               `json:"repetitions_needed,omitempty"` // that would tell; see report.Trend
 }
@@ -87,7 +89,8 @@ func (p *page) summarize(note string, kept []Summary) error {
 				";")
 			l.Where = cmp.Or(where, l.Title)
 			for _, t := range r.Paper.Trends {
-				l.Statements = append(l.Statements, Statement{plain(t.Text), t.Outcome, t.Level, t.Needed})
+				l.Statements = append(l.Statements, Statement{Text: plain(t.Text), Outcome: t.Outcome,
+					Here: t.Here, By: plain(t.By), Level: t.Level, Needed: t.Needed})
 			}
 		}
 		if i := slices.IndexFunc(p.Listed, func(o Listed) bool { return o.Name == l.Name }); i >= 0 {
@@ -167,20 +170,27 @@ func sectionsOf(page string) map[string]string {
 // outcomesOf are those that stand in the counts of pages: what hardly any page has, only where one
 // has it.
 func outcomesOf(pages []Summary) []report.Outcome {
-	out := []report.Outcome{report.Holds, report.Fails, report.CannotTell, report.NotMeasured}
-	if n, _ := count(pages); n[report.NeedsKVM] > 0 {
-		out = slices.Insert(out, 3, report.NeedsKVM)
+	n, _ := count(pages)
+	out := []report.Outcome{report.Holds, report.Fails, report.CannotTell}
+	for _, o := range []report.Outcome{report.Needing, report.Contradicts} {
+		if n[o] > 0 {
+			out = append(out, o)
+		}
 	}
-	return out
+	return append(out, report.NotMeasured)
 }
 
-// count counts statements by what became of them.
+// count counts statements by what became of them, all that need something as report.Needing.
 func count(pages []Summary) (out map[report.Outcome]int, sum int) {
 	out = map[report.Outcome]int{}
 	for _, p := range pages {
 		for _, r := range p.Listed {
 			for _, s := range r.Statements {
-				out[s.Outcome]++
+				o := s.Outcome
+				if o.Needing() {
+					o = report.Needing
+				}
+				out[o]++
 				sum++
 			}
 		}
@@ -262,13 +272,36 @@ func all(p Summary) string {
 	for _, r := range p.Listed {
 		for _, s := range r.Statements {
 			rows = append(rows, []string{"[" + text(r.Where) + "](" + p.Name + ".md#" + r.Name + ")", text(s.Text),
-				outcome(s.Outcome) + level(s.Level)})
+				outcome(s.Outcome) + level(s.Level) + here(s.Here)})
 		}
 	}
 	if rows == nil {
 		return ""
 	}
 	return grid([]string{"Where", "Statement", "Here"}, 3, rows)
+}
+
+// needed is a table of what would decide the statements that need something, "" without any.
+func needed(pages []Summary) string {
+	counts := map[[2]string]int{}
+	for _, p := range pages {
+		for _, r := range p.Listed {
+			for _, s := range r.Statements {
+				if s.Outcome.Needing() {
+					counts[[2]string{string(s.Outcome), s.By}]++
+				}
+			}
+		}
+	}
+	var rows [][]string
+	byName := func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }
+	for _, k := range slices.SortedFunc(maps.Keys(counts), byName) {
+		rows = append(rows, []string{text(k[0]), text(k[1]), fmt.Sprint(counts[k])})
+	}
+	if rows == nil {
+		return ""
+	}
+	return grid([]string{"What", "Decided by", "Statements"}, 2, rows)
 }
 
 // sources is a table of the result files.

@@ -149,10 +149,25 @@ func outcome(o report.Outcome) string {
 	return string(o)
 }
 
+// here is what the test of a statement says that is not decided by it.
+func here(o report.Outcome) string {
+	if o == "" {
+		return ""
+	}
+	return " (the test: " + string(o) + ")"
+}
+
 func trends(p *report.Paper) string {
 	var rows [][]string
 	for _, t := range p.Trends {
-		rows = append(rows, []string{text(t.Text), outcome(t.Outcome) + level(t.Level), text(t.Why), text(t.Theirs)})
+		said, why := text(t.Text), text(t.Why)
+		if t.Against != "" {
+			said += ". The paper says elsewhere: " + text(t.Against)
+		}
+		if t.By != "" {
+			why += ". Would decide it: " + text(t.By)
+		}
+		rows = append(rows, []string{said, outcome(t.Outcome) + level(t.Level) + here(t.Here), why, text(t.Theirs)})
 	}
 	return grid([]string{"Statement", "Here", "Our values", "Theirs"}, 4, rows)
 }

@@ -1,0 +1,111 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
+)
+
+// NeedOf is the outcome of statements that lack what they need.
+func NeedOf(n definition.Need) Outcome {
+	switch n.What {
+	case definition.KVM:
+		return "needs KVM"
+	case definition.SMT:
+		return "needs SMT"
+	case definition.Device:
+		return "needs the device"
+	}
+	return Outcome(fmt.Sprintf("needs %d processors", n.Processors))
+}
+
+// need makes a statement that is about what was not there one that is neither shown nor refuted.
+func (d *data) need(out *Trend, t definition.Trend) {
+	why, by := d.wants(t)
+	if why == "" || t.Needs.What == definition.KVM && out.Outcome == NotMeasured {
+		return
+	}
+	out.Outcome, out.Here, out.Needed = NeedOf(t.Needs), out.Outcome, 0
+	out.Why = why + ": " + out.Why
+	run := "trivet bench run " + Shell([]string{name(d.run.Header.Experiment.File)})
+	if t.Needs.What == definition.Device {
+		run += " --on rack.yaml"
+	}
+	out.By = run + ", " + by
+}
+
+// wants says what was not there of what a statement needs, and where that is; "": nothing.
+func (d *data) wants(t definition.Trend) (why, where string) {
+	cpu := d.run.Header.Environment.CPU
+	switch t.Needs.What {
+	case definition.KVM:
+		if nodes := d.emulated(t); len(nodes) > 0 {
+			return "QEMU emulated the processors of " + name(words.Some(nodes)) +
+				", which says nothing of virtual machines that run on them", "at a machine with KVM"
+		}
+	case definition.SMT: // the kernel's words where threads can be switched
+		if cpu.SMT != "on" && cpu.SMT != "off" {
+			return "a core here has one thread", "at a machine whose cores have several threads"
+		}
+	case definition.Processors:
+		if cpu.Usable < t.Needs.Processors {
+			return "there are fewer processors here", fmt.Sprintf("at a machine with %d processors", t.Needs.Processors)
+		}
+	case definition.Device:
+		if !d.onDevice(t) {
+			return "no device was measured", "with the device in the list"
+		}
+	}
+	return "", ""
+}
+
+// emulated are the nodes whose processors QEMU emulated in samples that a statement is tested with.
+func (d *data) emulated(t definition.Trend) (nodes []string) {
+	for _, src := range []definition.Source{t.Source, otherSide(t)} {
+		for _, s := range d.samplesOf(src) {
+			nodes = append(nodes, s.Usage.Emulated()...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// onDevice reports whether a sample of whom a statement is about was measured at a machine of its
+// own, that is not virtual, without a model of one.
+func (d *data) onDevice(t definition.Trend) bool {
+	e := d.run.Header.Environment
+	real := map[string]bool{}
+	for _, p := range append(slices.Collect(maps.Values(e.Places)), e.Place) {
+		if p == nil {
+			continue
+		}
+		for machine, r := range p.Machines {
+			real[machine] = r.Virtualisation == ""
+		}
+	}
+	return slices.ContainsFunc(d.samplesOf(t.Source), func(s *result.Sample) bool {
+		return len(s.Usage.Models) == 0 && anySite(s.Usage, func(site string) bool { return real[site] })
+	})
+}
+
+func anySite(u *environment.Usage, is func(string) bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(u.Sites)), is)
+}
+
+// samplesOf are the samples that were watched and have values of a source.
+func (d *data) samplesOf(src definition.Source) (out []*result.Sample) {
+	for i := range d.counted {
+		s := &d.counted[i]
+		of := func(m result.Measurement) bool { return d.holds(src.Where, s, &m) }
+		if s.Usage != nil && (src.Probe == "" || s.Probe == src.Probe) &&
+			slices.ContainsFunc(measurements(s, src.Metric), of) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -39,7 +39,7 @@ func Find(name string) (*Interface, error) {
 	return nil, err
 }
 
-// Others are the names of the radio's other interfaces.
+// Others returns the names of the radio's other interfaces.
 func (w *Interface) Others() (names []string, err error) {
 	all, err := interfaces()
 	for _, other := range all {

@@ -16,14 +16,14 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// A caller calls on VLANs of an interface, and hears what others call. Which VLANs reach a device
-// can be told only there, and before there is a lab no device has any.
+// A caller sends test frames (calls) on VLANs of an interface, and receives those of others. Which
+// VLANs reach a device can be observed only there, and before there is a lab no device has any.
 type caller interface {
 	call(context.Context, []segment.Call) error
 	end() ([]segment.Heard, error)
 }
 
-// ear is a caller on this machine.
+// ear is the caller on this machine.
 type ear struct {
 	segment *segment.Segment
 	cancel  context.CancelFunc
@@ -57,7 +57,7 @@ func (e *ear) end() ([]segment.Heard, error) {
 	return e.heard, e.wrong
 }
 
-// farEar is a caller at another site.
+// farEar is the caller at another site.
 type farEar struct {
 	ctx  context.Context
 	site *site.Site
@@ -83,13 +83,13 @@ func (e farEar) end() ([]segment.Heard, error) {
 	return site.Call[[]segment.Heard](e.ctx, e.site, "DELETE", e.path, nil)
 }
 
-// healthRequest says where a device is reached, and what is said of it.
+// healthRequest gives the interface and the address by which a device is reached.
 type healthRequest struct {
 	NIC     string     `json:"nic,omitempty"`
 	Address netip.Addr `json:"address,omitzero"`
 }
 
-// serveHealth lets the head of a rack look at this device.
+// serveHealth serves the requests by which the head of a rack checks this device.
 func serveHealth(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/health", func(w http.ResponseWriter, r *http.Request) {
 		var request healthRequest

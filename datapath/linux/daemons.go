@@ -264,7 +264,7 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	_ = os.Remove(ready) // of a daemon that was killed
 	cmd := exec.Command(path, want.Args...)
 	cmd.Dir = "/"
-	if n.OwnRouting() != "" { // where FRR takes names of logs as relative ones
+	if n.OwnRouting() != "" { // names of logs are relative to it
 		cmd.Dir = logsAt(d)
 	}
 	p, log, err := f.launch(n.Name, want, cmd, ownScratch)

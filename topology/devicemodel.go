@@ -9,12 +9,13 @@ import (
 	"unicode"
 )
 
-// Model is a model of a slow device for which a node stands. The model alone determines how slow the
-// node is, whatever its datapath or program, and it says where its values come from.
+// Model is a model of a slow device for which a node stands. The model alone determines how slow
+// the node is, whatever its datapath or program, and it says where its values come from.
 //
-// One server takes packets one after another, each for its Service, in the order in which they arrive.
-// In a switch or router it is the processor, and serves what arrives over any of its links. In a host
-// it is the adapter (half-duplex, as Wi-Fi is, or USB), and also serves what the host sends.
+// One server takes packets one after another, each for its Service, in the order in which they
+// arrive. In a switch or router it is the processor, and serves what arrives over any of its links.
+// In a host it is the adapter (half-duplex, as Wi-Fi is, or USB), and also serves what the host
+// sends.
 type Model struct {
 	Name string `json:"name,omitempty"` // of the profile; "": it is the node's alone
 

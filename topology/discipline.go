@@ -13,10 +13,10 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Queue says how packets wait for a direction of a link to be free: the maximum length of the queue,
-// or a discipline of active queue management with its parameters. Names, units and defaults of these
-// are those of tc (tc-codel(8), tc-fq_codel(8), tc-pie(8), tc-red(8)). The zero value is a tail-drop
-// queue of QueueLimit packets.
+// Queue says how packets wait for a direction of a link to be free: the maximum length of the
+// queue, or a discipline of active queue management with its parameters. Names, units and defaults
+// of these are those of tc (tc-codel(8), tc-fq_codel(8), tc-pie(8), tc-red(8)). The zero value is a
+// tail-drop queue of QueueLimit packets.
 //
 // All parameters of its discipline are set, and no others, so that equal queues are ==.
 type Queue struct {

@@ -1,9 +1,10 @@
 // Package guest is the kind of nodes that are virtual machines of their owners': see docs/kinds.md.
 //
-// A machine is a QEMU in the namespaces and the cgroup of its node, as an unprivileged user. For each
-// interface it has a TAP device there, joined to the device of the link (see internal/qemu): so links
-// are made, impaired and captured as any others. The system inside is its owner's. Trivet configures
-// its addresses by cloud-init and DHCP, and logs in by SSH, through an additional interface.
+// A machine is a QEMU in the namespaces and the cgroup of its node, as an unprivileged user. For
+// each interface it has a TAP device there, joined to the device of the link (see internal/qemu):
+// so links are made, impaired and captured as any others. The system inside is its owner's. Trivet
+// configures its addresses by cloud-init and DHCP, and logs in by SSH, through an additional
+// interface.
 package guest
 
 import (

@@ -2,8 +2,8 @@ package pipeline
 
 import "trivet.dev/trivet/openflow"
 
-// VLANs are the VLANs of a port, as of a bridge's port (IEEE 802.1Q, clauses 6.9 and 8.6): frames of
-// Untagged have no tag outside the port, those of Tagged have one, and all others are discarded.
+// VLANs are the VLANs of a port, as of a bridge's port (IEEE 802.1Q, clauses 6.9 and 8.6): frames
+// of Untagged have no tag outside the port, those of Tagged have one, and all others are discarded.
 // Within the switch, in its tables and for its controllers, each frame has the tag of its VLAN.
 //
 // Frames to the addresses that bridges never forward (table 8-1: LLDP, LACP, spanning trees) have

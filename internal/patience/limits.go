@@ -166,7 +166,7 @@ var (
 	// To be alive and connected to all switches, each of which has a master.
 	MemberWhole = limit("a member of the cluster to have all switches", time.Minute)
 
-	// LoadReports is for the load reports of a cluster's members, each two seconds apart, at the
+	// LoadReports is for the load reports of a cluster's members, one every two seconds, at the
 	// end of a measurement that may have left them no processor.
 	LoadReports = limit("load reports of the members of the cluster", 20*time.Second)
 

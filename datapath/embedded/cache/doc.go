@@ -2,10 +2,10 @@
 
 // Package cache forwards the packets of embedded switches in the kernel. The first packet of a flow
 // goes to user space, where the pipeline decides what happens to it and to all packets like it. A
-// program at the devices of the ports (package bpf) then does the same with the packets that follow:
-// one lookup and one output, however many switches virtual links lead through. Packets that need
-// more than the program can do (headers that it does not parse, controllers, meters, labels) are
-// handled one by one in user space.
+// program at the devices of the ports (package bpf) then does the same with the following ones: one
+// lookup and one output, however many switches virtual links lead through. Packets that need more
+// than the program can do (headers that it does not parse, controllers, meters, labels) are handled
+// one by one in user space.
 //
 // # Keys
 //

@@ -112,7 +112,7 @@ func Start(ctx context.Context, state State, each func(Progress)) (*Client, erro
 		return nil, state.failed(err)
 	}
 	undone := make(chan struct{})
-	whole := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C undoes what there is
+	whole := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C undoes everything so far
 		defer close(undone)
 		_ = client.Down(context.Background(), func(Progress) {})
 	})

@@ -242,7 +242,7 @@ func (v *validator) config(n *Node, bad func(hint, format string, args ...any)) 
 		case seen[c.Kind]:
 			bad("write it once", "config: %s is there twice", c.Kind)
 		case !c.valid("config: "+c.Kind, bad):
-		case n.Datapath == "" && n.Kind != Host: // that is known once it is resolved
+		case n.Datapath == "" && n.Kind != Host: // its datapath is known only after Resolve
 		case !kind.Of(n):
 			bad("leave it out", "config: %s is for %s", c.Kind, kind.Who)
 		}

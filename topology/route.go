@@ -128,7 +128,7 @@ func (r *resolver) routeDevices() {
 		for _, route := range n.Routes {
 			check("route "+route.String(), route.Device)
 			switch {
-			case !route.OnlyKernels() || n.RoutingNode() || n.Datapath.Provided(): // these tell it themselves
+			case !route.OnlyKernels() || n.RoutingNode() || n.Datapath.Provided(): // reported elsewhere, if at all
 			case !n.Made().Own || n.Made().Guest:
 				r.problems.Add(n.Pos, "leave table, src, onlink and labels out",
 					"%s %s: route %s: it has no namespace of its own that could have it", n.Kind, n.Name, route)

@@ -89,8 +89,8 @@ const (
 	RoutesAsWritten RoutesMode = "as-written" // only those given exist, and routers have only given addresses
 )
 
-// Routing says when a controller installs what it decides: routes in routing nodes, and what
-// switches are told.
+// Routing says when a controller installs its decisions: routes in routing nodes, and entries in
+// switches.
 type Routing string
 
 const (

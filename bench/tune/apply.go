@@ -93,7 +93,7 @@ func (p *plan) groupsOf(labDir string) map[string]CPUs {
 			out[name] = p.cores[name]
 		case slices.Contains(p.nodes, name):
 			out[name] = p.of(nodes)
-		default: // a switch's, in which people's commands run
+		default: // of a switch: it contains only users' commands
 			out[name] = p.of("")
 		}
 	}

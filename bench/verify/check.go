@@ -119,7 +119,7 @@ func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
 			break
 		}
 		v.judgeJitter(c, joined(samples))
-	case Loss: // of packets that come twice one may be lost, and of what is damaged not all is read
+	case Loss: // one of two copies may be lost, and damaged packets may be unreadable
 		excuse := "the machine is too busy"
 		if slices.ContainsFunc(living, func(s *sample) bool { return s.missed > 0 }) {
 			excuse = "taps missed some"

@@ -574,8 +574,8 @@ func (v *verifier) whose(a netip.Addr) string {
 	return a.String()
 }
 
-// misled says to whom packets for a neighbour go by their MAC address, if that is not the
-// neighbour.
+// misled returns the MAC address to which packets for a neighbour are sent, and its owner, if that
+// is not the neighbour.
 func (v *verifier) misled(next netip.Addr, mac string) string {
 	if mac == "" {
 		return ""

@@ -365,7 +365,7 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 	var commands [][]string
 	for _, old := range settingsOf(was, func(int, string, string) {}) {
 		switch {
-		case apart[old.record] && slices.Contains(ofVLANs, old.column): // the topology has said which it has
+		case apart[old.record] && slices.Contains(ofVLANs, old.column): // the topology has set them
 		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
 			commands = append(commands, []string{"--if-exists", "remove", "port", record(old), "external_ids",
 				keptVLANs})

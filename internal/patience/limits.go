@@ -111,7 +111,7 @@ var (
 
 	Supplicant = limit("an answer of hostapd or wpa_supplicant", 5*time.Second)
 
-	// Until the user is told that a station has not joined its network.
+	// A station joins its network; after that, the user is notified that it has not.
 	Join = limit("a station to join its network", 20*time.Second)
 )
 

@@ -46,7 +46,7 @@ func (as asker) forBases(ctx context.Context, dir string) (with []login, err err
 		case l.registry == "":
 		case i < 0:
 			with = append(with, l)
-		case with[i].auth == (registry.AuthConfig{}): // there can be one of a part of the registry
+		case with[i].auth == (registry.AuthConfig{}): // a later one may be for a part of the registry
 			with[i] = l
 		}
 	}

@@ -61,7 +61,7 @@ type containers struct {
 	serves     bool        // the lab runs an engine of its own
 	closed     atomic.Bool // no engine is started any more
 
-	mu       sync.Mutex           // guards the next four, and of what is in them restarts
+	mu       sync.Mutex           // guards the next four, and the contents of restarts
 	known    map[string]*running  // by node
 	given    map[string]given     // by node
 	restarts map[string]*restarts // by node

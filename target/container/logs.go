@@ -102,7 +102,7 @@ func (k *containers) status(r *running) (status int, said string, known bool) {
 			knows = patience.Engine.Begin()
 		case !state.Running:
 			return state.ExitCode, fmt.Sprintf(" (exit status %d)", state.ExitCode), true
-		case knows.Over(): // who would have told the engine has been killed, too
+		case knows.Over(): // the process that reports it was killed, too
 			return unknownStatus, "", true
 		}
 	}

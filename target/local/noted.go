@@ -23,13 +23,13 @@ import (
 	"trivet.dev/trivet/plan"
 )
 
-// When a lab is up, what there is in its namespaces is written down, so that what somebody changes
-// afterwards can be told (Changed). What Trivet itself changes, or runs because the lab's file says
-// so, is added to that (Renew): what differs between just before and just after, so that what
-// somebody has changed before stays told.
+// When a lab is up, the contents of its namespaces are recorded, so that later changes made by
+// others can be reported (Changed). Changes that Trivet itself makes, or that commands in the lab's
+// file make, are added to the record (Renew): the difference between just before and just after, so
+// that earlier changes by others are still reported.
 //
-// It is kept in two files, not in memory: one of all namespaces, and one of what has been added
-// since. Both survive the process.
+// The record is kept in two files, not in memory: one with all namespaces, and one with what has
+// been added since. Both survive the process.
 
 func (l *Lab) notedFile() string   { return filepath.Join(l.Dir, "noted.gz") }
 func (l *Lab) renewedFile() string { return filepath.Join(l.Dir, "renewed") }

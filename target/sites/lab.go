@@ -540,7 +540,7 @@ func remove(s lab.State, progress lab.Stage, lost func(string)) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
-	case err != nil: // without its ID, other machines cannot be asked for what is this lab's
+	case err != nil: // without the lab's ID, other machines do not know what belongs to it
 		lost(fmt.Sprintf("%v\n  what is at its sites %s", err, stays(s)))
 		if err := releaseGateway(s, record{Refused: true}); err != nil {
 			return err

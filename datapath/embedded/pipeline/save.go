@@ -109,7 +109,7 @@ func (n *Network) Save(marks Marks, around func(save func())) (changed []Saved, 
 	return changed, gone
 }
 
-// change returns a number that differs once anything has changed of what is saved: besides what
+// change returns a number that differs once anything that is saved has changed: besides what
 // Activity covers, these are learned addresses, and the counters of groups and meters for packets
 // that a controller sends and that leave through no port.
 func (s *Switch) change() uint64 {

@@ -175,7 +175,7 @@ func (r *reader) end(l *topology.Link, i int, v *yamlfile.Value) bool {
 func (r *reader) device(e *topology.Endpoint, at *yamlfile.Value) {
 	k, known := r.kindOf[e.Node]
 	switch {
-	case !known: // which is said elsewhere
+	case !known: // reported elsewhere
 	case k == kindBridge || k == kindOVS:
 		e.Interface = topology.DeviceName(strings.NewReplacer("/", "-", " ", "-").Replace(e.Interface))
 	default:

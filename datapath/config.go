@@ -9,67 +9,70 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Config is what reads a kind of configuration from a running node, and loads it into one. A kind
-// is a row in the table of topology/config.go, and a package that registers its Config.
+// Config reads a kind of configuration from a running node, and loads it into one. A kind is a row
+// in the table of topology/config.go, and a package that registers its Config.
 type Config struct {
 	Kind string
 
 	// Check finds what is wrong with a text, on any machine and without changing anything.
 	Check func(t *topology.Topology, n *topology.Node, c topology.ConfigFile) topology.Problems
 
-	// Try has the tool itself check a text that Check has passed, as root, where it can change
-	// nothing; nil: there is none.
+	// Try has the tool itself check, as root, a text that Check has passed, in a place where it
+	// cannot change anything; nil: no tool can.
 	Try func(ctx context.Context, n *topology.Node, c topology.ConfigFile) error
 
-	// Read returns what the node has now, in so far as it has been put there by hand; "" is
-	// nothing. was is what was loaded: what of it is still so stays as it is written there. The
-	// error is Untold if that cannot be known of this node.
+	// Read returns what the node has now of what was put there by hand; "" is nothing. was is the
+	// text that was loaded: the parts of it that still hold are returned as they are written there.
+	// The error is Untold if the node does not allow to find out.
 	Read func(ctx context.Context, in Running, was string) (string, error)
 
-	// Load replaces what was loaded before ("": nothing) by another text. It can be repeated, and
-	// what is not there any more is not missed. Nil: the node's fabric loads it.
+	// Load replaces the text was, which was loaded before ("": nothing), by another one. It can be
+	// repeated; settings of was that are gone already are no error. Nil: the node's fabric loads
+	// it.
 	Load func(ctx context.Context, in Running, was, text string) error
 }
 
-// Running is a node of a running lab.
+// Running is a node of a lab that is up.
 type Running struct {
 	*topology.Node
 	Fabric Fabric // what forwards for it; nil if nothing does
 
 	Foreign bool // a controller that is not Trivet's decides for it
 
-	// ByHand says whether a flow entry with a cookie has been put there by hand, and with which
-	// cookie to put it there again; if not, one of the controller's apps does so by itself.
+	// ByHand says whether a flow entry with a cookie was made by hand, and with which cookie to
+	// make it again; if not, it belongs to one of the controller's apps, which makes it again by
+	// itself.
 	ByHand func(cookie uint64) (again uint64, is bool)
 
-	// Inside runs f in the node's network; Run runs a program of this machine in the node.
+	// Inside runs f in the node's network namespace; Run runs a program of this machine in the
+	// node.
 	Inside func(f func() error) error
 	Run    func(ctx context.Context, input string, command ...string) (output string, err error)
 }
 
-// Untold says why it is not known what somebody has put into a node by hand.
+// Untold says why it is unknown what was put into a node by hand.
 type Untold string
 
 func (u Untold) Error() string { return string(u) }
 
 // Flowed is a fabric whose switches' flow entries can be read and changed by others than their
-// controllers. Entries are lines, as ovs-ofctl(8) has them.
+// controllers. Entries are lines in the syntax of ovs-ofctl(8).
 type Flowed interface {
-	// FlowEntries are those of a switch, without what they count.
+	// FlowEntries returns the entries of a switch, without their counters.
 	FlowEntries(ctx context.Context, n *topology.Node) ([]string, error)
 	// ChangeFlows removes entries, and then adds others.
 	ChangeFlows(ctx context.Context, n *topology.Node, remove, add []string) error
 }
 
-// Routed is a fabric whose routers run daemons with a configuration of the router's own.
+// Routed is a fabric whose routers run daemons with a configuration given by the topology's author.
 type Routed interface {
-	// OwnRouting is the configuration that they have now.
+	// OwnRouting returns the configuration that they have now.
 	OwnRouting(ctx context.Context, n *topology.Node) (string, error)
 }
 
 var configs []Config
 
-// RegisterConfig makes known how nodes are given a kind of configuration. It must be called in an
+// RegisterConfig registers how a kind of configuration is read and loaded. It must be called in an
 // init function of a package that datapath/all imports.
 func RegisterConfig(c Config) {
 	known := slices.ContainsFunc(topology.ConfigKinds(), func(k topology.ConfigKind) bool { return k.Name == c.Kind })
@@ -79,7 +82,7 @@ func RegisterConfig(c Config) {
 	configs = append(configs, c)
 }
 
-// ConfigOf returns what reads and loads a kind of configuration.
+// ConfigOf returns the Config of a kind.
 func ConfigOf(kind string) (c Config, ok bool) {
 	i := slices.IndexFunc(configs, func(c Config) bool { return c.Kind == kind })
 	if i < 0 {
@@ -113,8 +116,8 @@ func TryConfigs(ctx context.Context, t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// LoadConfigs gives a node its own configurations in place of those that it had before. What has
-// not changed is loaded again if the node, a switch, has lost its flow entries since.
+// LoadConfigs loads a node's own configurations in place of those of before. Unchanged ones are
+// loaded again if the node is a switch that has lost its flow entries since (emptied).
 func LoadConfigs(ctx context.Context, in Running, before *topology.Node, emptied bool) error {
 	for _, k := range topology.ConfigKinds() {
 		c, ok := ConfigOf(k.Name)
@@ -129,8 +132,8 @@ func LoadConfigs(ctx context.Context, in Running, before *topology.Node, emptied
 	return nil
 }
 
-// LoadFlowsAgain loads the flow entries of a switch whose controller is not Trivet's once more:
-// some controllers empty a switch first.
+// LoadFlowsAgain reloads the flow entries of a switch with a foreign controller: some controllers
+// delete all entries of a switch first.
 func LoadFlowsAgain(ctx context.Context, in Running) error {
 	text := in.ConfigOf("flows")
 	if text == "" || !in.Foreign {
@@ -143,8 +146,8 @@ func LoadFlowsAgain(ctx context.Context, in Running) error {
 	return nil
 }
 
-// ReadConfigs reads what a node has of each kind that it can have; remarks say what cannot be told,
-// and why.
+// ReadConfigs reads a node's configurations of all kinds that it can have; remarks say which are
+// unknown, and why.
 func ReadConfigs(ctx context.Context, in Running) (out []topology.ConfigFile, remarks []string, err error) {
 	out = []topology.ConfigFile{}
 	for _, k := range topology.ConfigKinds() {

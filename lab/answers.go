@@ -8,11 +8,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Present is what a running node has of what somebody may have configured by hand.
+// Present is the part of a running node's settings that somebody may have changed by hand.
 type Present struct {
 	Node string `json:"node"`
 
-	// Of hosts and Linux routers, unless Unknown says why not.
+	// For hosts and Linux routers, unless Unknown says why not.
 	Network   bool                      `json:"network,omitempty" doc:"Addresses and routes are known"`
 	Addresses map[string][]netip.Prefix `json:"addresses,omitempty" doc:"By device; those of lo are the loopback addresses"`
 	Routes    []topology.Route          `json:"routes,omitempty" doc:"Of the main table, of those of VRFs and of those that routes of the topology name, without those that the kernel or a routing daemon has added"`
@@ -22,13 +22,14 @@ type Present struct {
 	Remarks []string              `json:"remarks,omitempty" doc:"What cannot be saved, and why"`
 }
 
-// Changed is what is not as it was when the lab came up, and not by its doing, in one namespace.
+// Changed lists what in one namespace differs from when the lab came up, other than by the lab's
+// doing.
 type Changed struct {
 	Node    string            `json:"node,omitempty" doc:"None: the switches' namespace"`
 	Changes []netfacts.Change `json:"changes"`
 }
 
-// End is the present state of a link's end, whoever brought it about.
+// End is the current state of a link's end, whatever the cause.
 type End struct {
 	Interface string   `json:"interface"`
 	State     EndState `json:"state"`
@@ -50,8 +51,8 @@ const (
 	EndUnknown EndState = "unknown" // its site does not say
 )
 
-// LinkDirection is what one end of a link sends: what waits there, and what has become of the rest
-// since the link was made, as far as the lab has not been resumed since.
+// LinkDirection describes what one end of a link sends: the packets that wait there, and what has
+// become of the others since the link was made or the lab resumed.
 type LinkDirection struct {
 	From Place `json:"from"`
 	To   Place `json:"to"`
@@ -68,10 +69,10 @@ type Place struct {
 	Interface string `json:"interface"`
 }
 
-// PlaceOf is where an end of a link is.
+// PlaceOf returns the interface at an end of a link.
 func PlaceOf(e topology.Endpoint) Place { return Place{e.Label(), e.Interface} }
 
-// Backlog is what holds packets before a link.
+// Backlog is a queue of packets before a link.
 type Backlog struct {
 	Kind      string `json:"kind" doc:"line (a delay line), or the kernel's queueing disciplines, the outermost first: tbf, tbf netem, or whatever a user has put there"`
 	Bandwidth int64  `json:"bandwidth,omitempty" doc:"bit/s; the link's"`
@@ -89,7 +90,7 @@ type Backlog struct {
 	Marked  *uint64 `json:"marked,omitempty" doc:"Packets that it has marked (ECN)"`
 }
 
-// LineQueue is what waits at the delay line behind a device.
+// LineQueue is what waits in the delay line of a device.
 type LineQueue struct {
 	Direction  LinkDirection       `json:"direction"`
 	Flying     counters.Traffic    `json:"flying"`

@@ -59,8 +59,8 @@ type WireInfo struct {
 // handler is the daemon's API.
 func (d *daemon) handler() http.Handler {
 	mux := http.NewServeMux()
-	// What is described takes tens of milliseconds of a small device to describe, and no part of a
-	// lab needs it to come up or go down.
+	// Describing the API takes tens of milliseconds on a small device, and a lab needs none of it
+	// to come up or go down: it is put off until a request needs it.
 	described := sync.OnceValue(func() http.Handler {
 		mux := http.NewServeMux()
 		register(humago.New(mux, apiConfig()), d)
@@ -89,7 +89,7 @@ func (d *daemon) handler() http.Handler {
 	return sameVersion(mux)
 }
 
-// betweenVersions says whether a request is answered whatever version the client is of: those that
+// betweenVersions says whether a request is answered whatever the client's version: requests that
 // take the lab down, and those about its cluster, whose members may be of several versions.
 func betweenVersions(path string) bool {
 	return path == "/v1/down" || path == "/v1/progress" || path == alivePath || path == "/v1/cluster" ||
@@ -388,7 +388,7 @@ func (d *daemon) presentAddresses(ctx context.Context, nodes []string) ([]Presen
 	}
 }
 
-// changed reads what nobody has asked the lab for.
+// changed reads what in the lab's namespaces differs without the lab having been asked for it.
 func (d *daemon) changed(ctx context.Context) ([]Changed, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
@@ -506,7 +506,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 			err = errors.Join(err, d.waitForeign(ctx, t))
 		}
 		for _, what := range d.dead() {
-			// A site that is away is no reason not to change the others.
+			// A site that cannot be reached is no reason not to change the others.
 			if i := slices.Index(out.Changes, what+startedAgain); i >= 0 {
 				out.Changes[i] = what + " does not answer: left as it is"
 			}
@@ -515,7 +515,7 @@ func (d *daemon) apply(r ApplyRequest) (out ApplyResult, err error) {
 	})
 }
 
-// startedAgain ends what is said of something that had ended.
+// startedAgain is the end of the message about a program that had ended.
 const startedAgain = " has ended: started again"
 
 // turnInto changes the lab to another topology, with its controllers, and says whether it started

@@ -21,7 +21,7 @@ import (
 // A tap is one device to capture at, in the namespace of node.
 type tap struct{ node, device string }
 
-// CheckCapture says what is wrong with a link or node of a topology that is to be recorded.
+// CheckCapture says why nothing can be captured at a link or node of a topology.
 func CheckCapture(t *topology.Topology, at string) error {
 	_, _, err := taps(t, at)
 	return err
@@ -57,9 +57,9 @@ func taps(t *topology.Topology, what string) (out []tap, links []int, err error)
 	return nil, nil, fmt.Errorf("there is no node or link %s%s", what, nearest(t, what))
 }
 
-// look makes packets on a link, or on all links of a node, visible: out are the devices to capture
-// at; packets on links without devices are handed to see until done is called. Links that need
-// devices for this get some; done takes them back once nobody captures there any more.
+// look makes packets visible on a link, or on all links of a node. out are the devices to capture
+// at; packets on links without devices are passed to see until done is called. Links that need
+// devices for this get them; done removes them once nobody captures there any more.
 func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), err error) {
 	var keys []string
 	var ends []func()
@@ -94,8 +94,7 @@ func (d *daemon) look(what string, see func([]byte)) (out []tap, done func(), er
 	}, err
 }
 
-// giveDevices gives devices to the links that somebody captures at, and makes all others as they
-// normally are.
+// giveDevices gives devices to the links that are being captured, and removes them from all others.
 func (d *daemon) giveDevices(ctx context.Context) error {
 	t := *d.target().Topology()
 	t.Links = slices.Clone(t.Links)

@@ -33,7 +33,7 @@ type Client struct {
 	dial      func(context.Context) (net.Conn, error)
 	http      *http.Client
 	pid       int  // of the daemon; 0: not known
-	elsewhere bool // the daemon is on another machine: what it says is bounded
+	elsewhere bool // the daemon is on another machine: its answers are bounded
 }
 
 // Connect returns a client of a lab whose daemon is running.
@@ -75,7 +75,7 @@ func dialSocket(ctx context.Context, name, socket string) (net.Conn, error) {
 }
 
 // request sends a request and checks the answer; the caller closes its body. It waits for as long
-// as the daemon is there.
+// as the daemon is alive.
 func (c *Client) request(ctx context.Context, method, path string, in any) (_ *http.Response, err error) {
 	ctx, end := c.untilSilent(ctx)
 	defer func() {
@@ -117,8 +117,8 @@ func (c *Client) request(ctx context.Context, method, path string, in any) (_ *h
 	return resp, nil
 }
 
-// ended explains an error that means the connection broke off, as it does when the daemon is
-// killed, or was given up as the daemon is silent.
+// ended explains an error that means the connection broke off, because the daemon was killed or
+// because the client gave up on a daemon that is silent.
 func (c *Client) ended(ctx context.Context, err, breaksOff error) error {
 	if err != nil && errors.Is(err, context.Canceled) {
 		return cmp.Or(context.Cause(ctx), err)
@@ -151,8 +151,8 @@ func (a *answer) Close() error {
 	return a.ReadCloser.Close()
 }
 
-// Refused is an answer of the daemon: it has heard the request and not done it. After any other
-// error it may be about to.
+// Refused is an error that the daemon answered: it has received the request and not carried it out.
+// After any other error it may still carry it out.
 type Refused string
 
 func (e Refused) Error() string { return string(e) }
@@ -180,8 +180,8 @@ func problemOf(status int, b []byte) error {
 	return Refused(p.Detail)
 }
 
-// within is how long a daemon on another machine may take to answer: the time that ctx has, or two
-// minutes.
+// within limits how long a daemon on another machine may take to answer: to the deadline of ctx, or
+// two minutes.
 func within[T any](ctx context.Context, c *Client, ask func(context.Context) (T, error)) (T, error) {
 	if _, has := patience.Left(ctx); !c.elsewhere || has {
 		return ask(ctx)
@@ -189,7 +189,7 @@ func within[T any](ctx context.Context, c *Client, ask func(context.Context) (T,
 	return site.Within(ctx, patience.Answer, "its part of the lab", ask)
 }
 
-// said is an answer to be read, of bounded length if it comes from another machine.
+// said returns the body of an answer, limited in length if it comes from another machine.
 func (c *Client) said(resp *http.Response) io.Reader {
 	if c.elsewhere {
 		return site.Answer(resp.Body, "its part of the lab")
@@ -223,19 +223,19 @@ func (c *Client) Links(ctx context.Context) ([]WireInfo, error) {
 	return call[[]WireInfo](ctx, c, "GET", "/v1/links", nil)
 }
 
-// Changed returns what is in the lab's namespaces not as it was when it came up, and not by its own
+// Changed returns what in the lab's namespaces differs from when it came up, other than by its own
 // doing.
 func (c *Client) Changed(ctx context.Context) ([]Changed, error) {
 	return call[[]Changed](ctx, c, "GET", "/v1/changed", nil)
 }
 
-// Present returns what nodes have now of what somebody may have configured by hand; without names,
-// all nodes.
+// Present returns, of the given nodes (none: all), the settings that somebody may have changed by
+// hand, as they are now.
 func (c *Client) Present(ctx context.Context, nodes []string) ([]Present, error) {
 	return call[[]Present](ctx, c, "GET", "/v1/present?node="+urlQuery(strings.Join(nodes, ",")), nil)
 }
 
-// Addresses returns the addresses that nodes have now, and nothing else of them.
+// Addresses returns only the addresses that nodes have now.
 func (c *Client) Addresses(ctx context.Context, nodes []string) ([]Present, error) {
 	return call[[]Present](ctx, c, "GET", "/v1/present?addresses=true&node="+urlQuery(strings.Join(nodes, ",")), nil)
 }
@@ -352,8 +352,8 @@ func urlQuery(s string) string {
 	return strings.NewReplacer("%", "%25", "&", "%26", "+", "%2B", " ", "%20", "#", "%23").Replace(s)
 }
 
-// Streams are where a program's input comes from and its output goes; Signals and
-// Sizes (rows, columns) are passed on while it runs.
+// Streams are a program's input and output. Signals and Sizes (rows, columns) are passed on while
+// it runs.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -445,7 +445,8 @@ func readUnread(in io.Reader) int {
 	return int(binary.BigEndian.Uint32(content))
 }
 
-// sendControls sends signals and sizes until the program has ended: later ones are for another.
+// sendControls sends signals and sizes until the program has ended; what comes later is for another
+// program.
 func sendControls(s Streams, over <-chan struct{}, send func(byte, []byte) error) {
 	for {
 		select {

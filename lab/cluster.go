@@ -27,28 +27,30 @@ import (
 )
 
 // A lab's cluster is Trivet's controller as several processes, the members, with the etcd and the
-// RabbitMQ that they share, unless the file names others. All run in the namespace of the switches,
-// on its loopback device, where their ports are in nobody's way and nobody else reaches them; as
-// ordinary users; in a cgroup each. They outlive the daemon, and the next one takes them over.
-// Members at other sites run at the parts there: see cluster_sites.go and cluster_part.go.
+// RabbitMQ that they share, unless the file names other servers. All run in the switches' namespace
+// and listen on its loopback device, where their ports collide with no others and nobody else can
+// reach them. Each runs as an ordinary user in a cgroup of its own. They outlive the daemon, and
+// the next one takes them over. Members at other sites run at the parts there: see cluster_sites.go
+// and cluster_part.go.
 
 // cluster is the cluster of a lab.
 type cluster struct {
 	lab       string
 	owner     int
-	dir       string             // has a place for each program, and its log
+	dir       string             // has a directory for each program, and its log
 	authority *servers.Authority // nil at a part, which is given certificates
 	ports     clusterPorts
 
-	upgrading sync.Mutex // held while members are
+	upgrading sync.Mutex // held while members are upgraded
 
 	mu      sync.Mutex // of what follows
 	servers []*kept
 	members []*member
-	closers []io.Closer // what leads to members at other sites, or from here to the store
+	closers []io.Closer // connections to members at other sites, or from here to the store
 }
 
-// running is the cluster of the lab, or what of it is at this part; nil: there is none.
+// running returns the lab's cluster, or at a part the members that run there; nil if there are
+// none.
 func (d *daemon) running() *cluster {
 	if c := d.cluster.Load(); c != nil {
 		return c
@@ -56,7 +58,7 @@ func (d *daemon) running() *cluster {
 	return d.given.Load()
 }
 
-// closes has something be closed when this daemon has no more to do with the cluster.
+// closes registers something to be closed when this daemon is done with the cluster.
 func (c *cluster) closes(what io.Closer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,19 +81,19 @@ type member struct {
 	called string // in the topology
 	place  servers.Place
 	api    *api.Client
-	late   atomic.Bool // it is to read its topology when it answers
+	late   atomic.Bool // it is to read its topology as soon as it answers
 
-	program atomic.Pointer[executable] // that it is started from; nil: the daemon's
+	program atomic.Pointer[executable] // it is started from this; nil: from the daemon's
 }
 
-// clusterPorts are written down before anything listens: the next daemon has to know them.
+// clusterPorts are written to disk before anything listens: the next daemon has to know them.
 type clusterPorts struct {
 	Etcd     servers.EtcdPorts     `json:"etcd"`
 	RabbitMQ servers.RabbitMQPorts `json:"rabbitmq"`
 	Members  map[string]int        `json:"members"`
 }
 
-// checkCluster says what is wrong with what a topology says of servers elsewhere.
+// checkCluster reports invalid addresses of a store or broker that the topology names.
 func checkCluster(p *topology.Problems, t *topology.Topology) {
 	if t.Cluster == nil {
 		return
@@ -108,10 +110,10 @@ func checkCluster(p *topology.Problems, t *topology.Topology) {
 	}
 }
 
-// clusterLacks says what a topology's cluster needs that is not there: programs, and files of the
+// clusterLacks says what a topology's cluster needs that is missing: programs, and files of the
 // user who asks.
 func clusterLacks(t *topology.Topology) error {
-	if t.Cluster == nil || t.Site != "" && t.Site != topology.Head { // a part has them of the head
+	if t.Cluster == nil || t.Site != "" && t.Site != topology.Head { // a part has those of the head
 		return nil
 	}
 	var needed []*servers.Program
@@ -137,11 +139,11 @@ func clusterLacks(t *topology.Topology) error {
 	return errors.Join(servers.Missing(needed...), p.Err())
 }
 
-// clusterDir has all files of a lab's cluster.
+// clusterDir is the directory of all files of a lab's cluster.
 func clusterDir(lab string) string { return filepath.Join(Dir(lab), "cluster") }
 
-// startCluster starts what a topology's cluster has and does not run yet, and returns when all of
-// it can be connected to.
+// startCluster starts the programs of a topology's cluster that do not run yet, and returns when
+// all of them accept connections.
 func (d *daemon) startCluster(ctx context.Context, t *topology.Topology) error {
 	if t.Cluster == nil {
 		return nil
@@ -174,8 +176,8 @@ func (d *daemon) startCluster(ctx context.Context, t *topology.Topology) error {
 	return nil
 }
 
-// keepsCluster says why a lab that is up cannot become a topology: its members and their servers
-// stay, only limits change.
+// keepsCluster says why a running lab cannot become a topology: its members and their servers stay
+// the same, only limits change.
 func keepsCluster(old, new *topology.Cluster) error {
 	if old == nil && new == nil {
 		return nil
@@ -187,7 +189,7 @@ func keepsCluster(old, new *topology.Cluster) error {
 	return fmt.Errorf("cluster %s → %s: a lab that is up keeps its controllers, their store and their broker: take it down and up again", old, new)
 }
 
-// open makes the directory, and reads what an earlier daemon has noted.
+// open makes the directory, and reads the ports that an earlier daemon has written there.
 func (c *cluster) open() error {
 	if err := os.Mkdir(c.dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -206,7 +208,7 @@ func (c *cluster) open() error {
 	return json.Unmarshal(text, &c.ports)
 }
 
-// prepare makes what the programs share, or finds it.
+// prepare makes the certificates and ports that the programs share, or finds them.
 func (c *cluster) prepare(t Target) (err error) {
 	if err := c.open(); err != nil {
 		return err
@@ -224,7 +226,7 @@ func (c *cluster) prepare(t Target) (err error) {
 	return nil
 }
 
-// promise gives a member a port, unless it has one.
+// promise allocates a port to a member, unless it has one.
 func (c *cluster) promise(t Target, member string) (err error) {
 	if c.ports.Members[member] == 0 {
 		c.ports.Members[member], err = c.freePort(t)
@@ -232,7 +234,7 @@ func (c *cluster) promise(t Target, member string) (err error) {
 	return err
 }
 
-// portsFile has the ports that were given.
+// portsFile records the allocated ports.
 const portsFile = "ports.json"
 
 func (c *cluster) notePorts() error { return c.note(portsFile, c.ports) }
@@ -246,7 +248,7 @@ func (c *cluster) note(file string, v any) error {
 	return err
 }
 
-// freePort is a port that nobody has, and that has been promised to nobody.
+// freePort returns a port on which nothing listens and which is not allocated.
 func (c *cluster) freePort(t Target) (int, error) {
 	for {
 		port, err := t.FreePort()
@@ -261,7 +263,7 @@ func (c *cluster) freePort(t Target) (int, error) {
 	}
 }
 
-// start starts, or takes over, what does not run yet, and tells the members of the topology.
+// start starts or takes over what does not run yet, and gives the members the topology.
 func (c *cluster) start(d *daemon, t *topology.Topology) error {
 	for _, m := range t.Cluster.Members {
 		if d.isFar(m) {
@@ -285,7 +287,7 @@ func (c *cluster) start(d *daemon, t *topology.Topology) error {
 	return nil
 }
 
-// startServers starts etcd and RabbitMQ, unless there are others.
+// startServers starts etcd and RabbitMQ, unless the file names other servers.
 func (c *cluster) startServers(d *daemon, of *topology.Cluster) error {
 	for _, s := range []struct {
 		program   *servers.Program
@@ -334,7 +336,7 @@ func (c *cluster) startMember(d *daemon, t *topology.Topology, of topology.Membe
 	m := c.member(of.Name)
 	switch {
 	case d.isFar(of) && m != nil:
-		return nil // it is told with the topology
+		return nil // it gets the topology when that is sent to all
 	case d.isFar(of):
 		return c.startElsewhere(d, t, of)
 	case m != nil:
@@ -356,7 +358,7 @@ func (c *cluster) startMember(d *daemon, t *topology.Topology, of topology.Membe
 	return c.run(d, m, t.Cluster, cpu)
 }
 
-// newMember is a member that is here.
+// newMember returns a member that runs on this machine.
 func (c *cluster) newMember(name string) *member {
 	m := &member{called: name, place: c.place(MemberProgram(name))}
 	m.place.UID, m.place.GID = servers.OrdinaryUser(c.owner)
@@ -404,7 +406,7 @@ func (c *cluster) add(m *member) {
 	c.members = append(c.members, m)
 }
 
-// member is one that runs, or is kept running.
+// member returns the member of that name that is in the cluster already; nil if there is none.
 func (c *cluster) member(name string) *member {
 	for _, m := range c.list() {
 		if m.called == name {
@@ -420,7 +422,7 @@ func (c *cluster) list() []*member {
 	return slices.Clone(c.members)
 }
 
-// programs are all that the cluster consists of.
+// programs returns the programs of the cluster on this machine.
 func (c *cluster) programs() []*kept {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -433,7 +435,7 @@ func (c *cluster) programs() []*kept {
 	return out
 }
 
-// arguments are what a member is started with.
+// arguments returns the command line that a member is started with.
 func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
 	p := m.place
 	store := topology.Server{Address: servers.EtcdURL(c.ports.Etcd) + "/" + c.lab, CA: p.Authority(),
@@ -467,8 +469,8 @@ func (c *cluster) arguments(m *member, of *topology.Cluster) ([]string, error) {
 	return args, nil
 }
 
-// lend lets a member read files that the user has named. It runs as that user; where that is root,
-// it does not, and gets copies.
+// lend lets a member read files that the user has named. Members run as that user; but where the
+// user is root, they do not, and get copies.
 func (c *cluster) lend(p servers.Place, what string, s topology.Server) (topology.Server, error) {
 	if c.owner != 0 {
 		return s, nil
@@ -489,7 +491,7 @@ func (c *cluster) lend(p servers.Place, what string, s topology.Server) (topolog
 	return s, nil
 }
 
-// topologyFile is what a member knows the topology from, loginFile its password for RabbitMQ.
+// topologyFile holds the topology for a member, loginFile its password for RabbitMQ.
 const (
 	topologyFile = "topology.json"
 	loginFile    = "login"
@@ -504,13 +506,13 @@ func MemberSocket(lab, member string) string {
 	return socketIn(servers.Place{Dir: filepath.Join(clusterDir(lab), MemberProgram(member))})
 }
 
-// command is the member's program, as the member.
+// command returns a command that runs the member's program as the member's user.
 func (m *member) command(args []string) (*exec.Cmd, error) {
 	return m.commandOf(m.program.Load(), args)
 }
 
-// commandOf is a program, as the member. It is run by the file that is open, as others may not be
-// able to go where it lies.
+// commandOf returns a command that runs a program as the member's user. It is run by its open file,
+// as that user may not have access to the directory that it is in.
 func (m *member) commandOf(p *executable, args []string) (*exec.Cmd, error) {
 	file, err := p.open()
 	if err != nil {
@@ -521,7 +523,7 @@ func (m *member) commandOf(p *executable, args []string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// tell writes the topology for the member, which reads it when it starts and when it is told to.
+// tell writes the topology for the member, which reads it at its start and on reload.
 func (m *member) tell(t *topology.Topology) error {
 	text, err := forMember(t)
 	if err != nil {
@@ -530,7 +532,7 @@ func (m *member) tell(t *topology.Topology) error {
 	return m.place.Write(topologyFile, text)
 }
 
-// forMember is a topology as members read it.
+// forMember is a topology, in JSON, as members read it.
 func forMember(t *topology.Topology) ([]byte, error) {
 	shown := t.Clone()
 	for _, l := range shown.Links {
@@ -539,8 +541,8 @@ func forMember(t *topology.Topology) ([]byte, error) {
 	return json.Marshal(shown)
 }
 
-// configureCluster gives the members another topology. Whoever does not answer reads it when it
-// does again, or is started again: nobody waits for a member that stands still.
+// configureCluster gives the members another topology. It does not wait for a member that does not
+// answer: that one reads the topology when it answers again, or is started again.
 func (d *daemon) configureCluster(t *topology.Topology) error {
 	c := d.cluster.Load()
 	if c == nil {
@@ -557,7 +559,7 @@ func (d *daemon) configureCluster(t *topology.Topology) error {
 	})...)
 }
 
-// follow has the member read its topology, now or when it answers.
+// follow has the member reload its topology, now or as soon as it answers.
 func (m *member) follow(ctx context.Context) error {
 	if _, err := m.status(ctx); err != nil {
 		m.reloadLater(ctx)
@@ -566,7 +568,7 @@ func (m *member) follow(ctx context.Context) error {
 	return m.reload(ctx)
 }
 
-// ofMembers is what f says of each member; they are asked at the same time.
+// ofMembers calls f for all members concurrently and returns the results in the members' order.
 func ofMembers[T any](c *cluster, f func(*member) T) []T {
 	members := c.list()
 	out := make([]T, len(members))
@@ -578,8 +580,8 @@ func ofMembers[T any](c *cluster, f func(*member) T) []T {
 	return out
 }
 
-// reload has the member read its topology. One that ends meanwhile reads it when it is started
-// again, and one that stands still when it answers again.
+// reload has the member read its topology. A member that ends meanwhile reads it when it is started
+// again, and one that hangs when it answers again.
 func (m *member) reload(ctx context.Context) error {
 	within, cancel := patience.MemberAnswer.Context(ctx)
 	defer cancel()
@@ -625,7 +627,7 @@ func (m *member) reloadLater(ctx context.Context) {
 	}()
 }
 
-// closeCluster ends the cluster of a lab that goes down; nothing of it is started any more.
+// closeCluster ends the cluster of a lab that goes down; none of its programs is started again.
 func (d *daemon) closeCluster() {
 	d.giving.Lock()
 	defer d.giving.Unlock()
@@ -639,7 +641,7 @@ func (d *daemon) closeCluster() {
 	}
 }
 
-// letClusterGo stops looking after the cluster of a lab that goes on without this daemon.
+// letClusterGo stops supervising the cluster of a lab that goes on without this daemon.
 func (d *daemon) letClusterGo() {
 	if c := d.running(); c != nil {
 		c.close()
@@ -661,8 +663,8 @@ func (d *daemon) absent() (out []string) {
 	return out
 }
 
-// waitCluster waits until the members know the topology that they have been told, and traffic can
-// flow. If ctx ends first, the error says what is missing.
+// waitCluster waits until the members have discovered the topology that they were given, and
+// traffic can flow. If ctx ends first, the error says what is missing.
 func (d *daemon) waitCluster(ctx context.Context, t *topology.Topology) error {
 	c := d.cluster.Load()
 	if c == nil {
@@ -682,7 +684,7 @@ func (d *daemon) waitCluster(ctx context.Context, t *topology.Topology) error {
 	}
 }
 
-// waitMembers waits for the members, as waitControllers does for others.
+// waitMembers waits for the members of a cluster, as waitControllers does for other controllers.
 func (d *daemon) waitMembers() error {
 	if d.cluster.Load() == nil {
 		return nil
@@ -716,8 +718,8 @@ func (m *member) whereabouts() string {
 	return fmt.Sprintf("process %d", m.pid())
 }
 
-// standStill lists the members that run, answer nobody, and are not alive to another member: nobody
-// starts them again.
+// standStill lists the members that run but do not answer, and that another member no longer sees
+// alive. They are not started again.
 func (c *cluster) standStill(ctx context.Context) (out []*member) {
 	type answer struct {
 		shared.Status
@@ -744,17 +746,18 @@ func (c *cluster) standStill(ctx context.Context) (out []*member) {
 	return out
 }
 
-// startedAgainBy says whether the lab itself starts again what has ended.
+// startedAgainBy says whether the lab itself restarts this program when it ends.
 func startedAgainBy(what string) bool {
 	return strings.HasPrefix(what, "member ") || what == servers.Etcd.Name || what == servers.RabbitMQ.Name
 }
 
-// brief is for a member that has not answered in time before: what it answers when it does counts,
-// but nobody waits for it again.
+// brief is the timeout for a member that has missed one before: its answer still counts, but nobody
+// waits for it in full again.
 const brief = 100 * time.Millisecond
 
-// missing is what of a topology no member knows, and what any has yet to do. They know the whole,
-// of which t is what is waited for. It notes who does not answer in time.
+// missing lists what no member has yet learnt of a topology, and what any member has yet to do. The
+// members know the whole topology, of which t is the part to wait for. Members that do not answer
+// in time are added to late.
 func (c *cluster) missing(ctx context.Context, whole, t *topology.Topology, late map[string]bool) []string {
 	type answer struct {
 		api.Missing

@@ -21,10 +21,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What a lab's daemon is asked about its controller, it asks a member of the cluster: the first
-// that answers, or all of them where only the master of a switch knows (cluster_joint.go).
+// A lab's daemon passes requests about its controller on to a member of the cluster: to the first
+// that answers, or to all of them where only the master of a switch knows (cluster_joint.go).
 
-// ClusterProgram is a program of a lab's cluster, as people see it.
+// ClusterProgram is a program of a lab's cluster, as shown to users.
 type ClusterProgram struct {
 	Name     string    `json:"name" doc:"member NAME, etcd or rabbitmq"`
 	Site     string    `json:"site,omitempty" doc:"Where it runs, if that is not the head"`
@@ -36,7 +36,7 @@ type ClusterProgram struct {
 	Restarts int       `json:"restarts" doc:"How often it has ended, and was started again, since this daemon looks after it"`
 }
 
-// clusterPrograms are those of the lab's cluster; none: there is no cluster.
+// clusterPrograms lists the programs of the lab's cluster; none if it has no cluster.
 func (d *daemon) clusterPrograms() (out []ClusterProgram) {
 	c := d.running()
 	if c == nil {
@@ -58,8 +58,8 @@ func (d *daemon) clusterPrograms() (out []ClusterProgram) {
 	return append(out, c.elsewhere()...)
 }
 
-// dial connects to the member's API. Its socket is in a directory of the member's user: whoever
-// else may listen there is not the member.
+// dial connects to the member's API. Its socket is in a directory of the member's user: only that
+// user's processes and root's can listen there.
 func (m *member) dial(ctx context.Context) (net.Conn, error) {
 	if m.far != nil {
 		return m.far.dial(ctx, memberAPI)
@@ -85,20 +85,20 @@ func (m *member) transport() *http.Transport {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }}
 }
 
-// largestAnswer bounds what the daemon itself reads of a member's answer.
+// largestAnswer limits how many bytes of a member's answer the daemon itself reads.
 const largestAnswer = 16 << 20
 
-// bounded is the way to the member on which answers end at largestAnswer.
+// bounded is a transport to the member that cuts answers at largestAnswer.
 func (m *member) bounded() http.RoundTripper {
 	return site.Bounded{RoundTripper: m.transport(), Most: largestAnswer}
 }
 
-// client asks the member for the daemon itself.
+// client returns a client of the member for the daemon itself.
 func (m *member) client() *api.Client {
 	return api.Over(m.bounded(), func(err error) error { return err })
 }
 
-// ofController says whether a request is for the controller: any member answers it.
+// ofController says whether a request is for the controller, so that any member can take it.
 func ofController(path string) bool {
 	for _, of := range []string{"/v1/controller", "/v1/cluster"} {
 		if path == of || strings.HasPrefix(path, of+"/") {
@@ -108,11 +108,12 @@ func ofController(path string) bool {
 	return false
 }
 
-// largestQuestion bounds what is read of a request that several members may have to be asked.
+// largestQuestion limits the size of a request's body, which is kept as several members may have to
+// be asked.
 const largestQuestion = 16 << 20
 
-// serve passes a request on to a member: to the first that answers, and where that says that it is
-// another's (the master's of a switch), to that one.
+// serve passes a request on to the first member that answers, or to the one that is responsible (a
+// switch's master) if that member says so.
 func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/v1/controller/reload" {
 		writeProblem(w, http.StatusNotFound, "the lab's daemon tells its controllers of changes:  trivet apply FILE")
@@ -151,7 +152,7 @@ func (c *cluster) serve(d *daemon, w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// settleChange waits, after a change at a member, until running flows follow it.
+// settleChange waits, after a change at a member, until running flows follow the change.
 func (d *daemon) settleChange(ctx context.Context, what string) {
 	ctx, cancel := patience.MemberAlive.Context(ctx)
 	defer cancel()
@@ -160,21 +161,21 @@ func (d *daemon) settleChange(ctx context.Context, what string) {
 	}
 }
 
-// status is the member's view of the cluster. An error says why the member does not answer at all:
-// it has ended, or stands still.
+// status returns the member's view of the cluster. An error means that the member does not answer
+// at all: it has ended, or hangs.
 func (m *member) status(ctx context.Context) (shared.Status, error) {
 	ctx, cancel := patience.MemberAlive.Context(ctx)
 	defer cancel()
 	return m.api.Cluster(ctx)
 }
 
-// memberHeader is whose answer it is.
+// memberHeader names the member that answered.
 const memberHeader = "Trivet-Member"
 
-// inTurn sends a request with this body to the first member that answers at all, as another may
-// stand still, and that can use the store, if any can, as another may be cut off; and where that
-// says that it is another member's, to the others in turn. While a switch is between two masters it
-// is nobody's: for a moment they are asked again.
+// inTurn sends a request with this body to the members in turn. Members that do not answer are
+// skipped, and those that cannot use the store are asked last. Where a member says that another one
+// is responsible, the others are asked. While a switch changes masters nobody is responsible for
+// it, so all are asked again for a short time.
 type inTurn struct {
 	c    *cluster
 	body []byte

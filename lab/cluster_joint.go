@@ -20,9 +20,9 @@ import (
 )
 
 // What only the master of a switch knows, the daemon asks of all members: package controller/api
-// says what that is, and makes one answer of theirs.
+// says what that is, and merges their answers.
 
-// joint asks all members.
+// joint asks all members and merges their answers.
 func (d *daemon) joint(c *cluster) *api.Joint {
 	return &api.Joint{
 		Members: func() (out []api.JointMember) {
@@ -43,17 +43,18 @@ func (d *daemon) joint(c *cluster) *api.Joint {
 	}
 }
 
-// memberMetrics gathers what the members of a lab's cluster measure, with the label member: they
-// listen on sockets, which Prometheus does not scrape, and whoever scrapes the daemon sees the lab.
+// memberMetrics gathers the metrics of the members of a lab's cluster, with the label member.
+// Members serve them on Unix sockets, which Prometheus does not scrape; whoever scrapes the daemon
+// gets them all.
 type memberMetrics struct{ d *daemon }
 
 var _ prometheus.Gatherer = memberMetrics{}
 
-// labelMember is the label that says whose a metric is. One that a member has given it already has
-// "exported_" before it, as Prometheus does with those of a target.
+// labelMember is the label that names a metric's member. If the metric has such a label already,
+// that one gets the prefix "exported_", as Prometheus does with a target's labels.
 const labelMember = "member"
 
-// Gather asks the members for a bounded time; of who does not answer it says so.
+// Gather asks the members, with a timeout; it returns an error for each that does not answer.
 func (g memberMetrics) Gather() ([]*dto.MetricFamily, error) {
 	c := g.d.cluster.Load()
 	if c == nil {
@@ -105,7 +106,7 @@ func labelled(x *dto.Metric, member string) {
 	slices.SortFunc(x.Label, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
-// metrics asks the member what it measures.
+// metrics asks the member for its metrics.
 func (m *member) metrics(ctx context.Context) (out []*dto.MetricFamily, err error) {
 	if _, err := m.status(ctx); err != nil {
 		return nil, err

@@ -16,21 +16,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A part of a lab runs the members of the lab's cluster that are at its site, as the head tells it:
-// beside its switches, kept as programs of a lab on one machine are. To them the store and the
-// broker are ports of the same loopback device, from which connections lead to the head; what goes
-// over these is theirs and the servers', in TLS.
+// A part of a lab runs the members of the lab's cluster that are placed at its site, beside its
+// switches, as the head orders. They are supervised like the programs of a lab on one machine. They
+// reach the store and the broker at ports of their loopback device, which are relayed to the head;
+// members and servers encrypt these connections end to end with TLS.
 
-// givenFile has what a later daemon of the part must know of its members.
+// givenFile records what a later daemon of the part must know of its members.
 const givenFile = "given.json"
 
-// given is what that file has.
+// given is the content of givenFile.
 type given struct {
 	Lab     string            `json:"lab"`
 	Members []topology.Member `json:"members"`
 }
 
-// openGiven makes what members here share, or finds it.
+// openGiven opens the cluster of this part: it makes or finds what its members share.
 func (d *daemon) openGiven(lab string) (*cluster, error) {
 	if c := d.given.Load(); c != nil {
 		return c, nil
@@ -89,8 +89,8 @@ func (d *daemon) resumeGiven() error {
 	return nil
 }
 
-// give makes a member what the head says, and starts it if it is new. It returns when the member
-// can be connected to.
+// give makes a member what the head has ordered, and starts it if it is new. It returns when the
+// member accepts connections.
 func (d *daemon) give(ctx context.Context, name string, in PartMember) error {
 	part := d.state().Part
 	if part == nil {
@@ -139,7 +139,7 @@ func (d *daemon) give(ctx context.Context, name string, in PartMember) error {
 	return m.waitListening(within)
 }
 
-// noteGiven writes the members down.
+// noteGiven writes the members to givenFile.
 func (c *cluster) noteGiven() error {
 	is := given{Lab: c.lab}
 	for _, m := range c.list() {
@@ -148,7 +148,8 @@ func (c *cluster) noteGiven() error {
 	return c.note(givenFile, is)
 }
 
-// near connects to a member that runs here, as switches name it; nil: it does not.
+// near connects to a member that runs here, by the name that switches use; it returns nil if none
+// does.
 func (d *daemon) near(controller string) (net.Conn, error) {
 	for _, m := range d.target().Topology().Members() {
 		if MemberProgram(m.Name) != controller || m.Sited() != d.state().Part.Site {
@@ -163,7 +164,7 @@ func (d *daemon) near(controller string) (net.Conn, error) {
 	return nil, nil
 }
 
-// serveMember leads the head to a member that runs here.
+// serveMember relays the head's connection to a member that runs here.
 func (d *daemon) serveMember(w http.ResponseWriter, r *http.Request) {
 	var m *member
 	if c := d.given.Load(); c != nil {

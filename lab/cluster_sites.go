@@ -19,10 +19,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Members of a cluster may run at other sites, as programs of the parts there: cluster_part.go has
-// that end. This is the head's, which says what they are to be, leads the connections of switches
-// to them, and those of theirs to the store and the broker, all through the connections to the
-// sites. So nothing of it listens outside a lab's own namespaces.
+// Members of a cluster may run at other sites, as programs of the parts there. This file is the
+// head's end, cluster_part.go the parts'. The head says what the members are to be. It relays the
+// switches' connections to them, and theirs to the store and the broker, all through the
+// connections to the sites. So nothing of it listens outside a lab's own namespaces.
 
 // far is a member at another site, as the head knows it.
 type far struct {
@@ -38,22 +38,22 @@ type far struct {
 	is    ClusterProgram
 }
 
-// What the connections between a site and the head are called that are not to a controller.
+// Names of the connections between a site and the head that are not to a controller.
 const (
 	ClusterStore  = "!store"
 	ClusterBroker = "!broker"
 )
 
-// What a part leads to of a member that it runs.
+// The services of a member to which a part relays connections.
 const (
 	memberAPI      = "api"
 	memberOpenFlow = "openflow"
 )
 
-// memberProtocol carries the bytes of a connection with a member, after an HTTP upgrade.
+// memberProtocol carries a connection to a member, after an HTTP upgrade.
 const memberProtocol = "trivet-member/1"
 
-// PartMember is what a part is told of a member that it is to run.
+// PartMember tells a part which member it is to run, and how.
 type PartMember struct {
 	Lab         string       `json:"lab" doc:"Whose member it is"`
 	CPU         topology.CPU `json:"cpu,omitzero" doc:"Its limit"`
@@ -71,8 +71,8 @@ func (d *daemon) isFar(m topology.Member) bool {
 	return spread && m.Sited() != topology.Head
 }
 
-// startElsewhere has a member be started at its site, as soon as there is a part, and be told
-// whatever it has missed whenever the part is reached again.
+// startElsewhere has a member started at its site, as soon as the part there exists. Whenever the
+// part is reached again, it gets what it has missed.
 func (c *cluster) startElsewhere(d *daemon, t *topology.Topology, of topology.Member) error {
 	f := &far{name: of.Name, site: of.Sited(), part: d.target().(Spread).PartAt(of.Sited())}
 	if f.part == nil {
@@ -107,7 +107,7 @@ func (c *cluster) startElsewhere(d *daemon, t *topology.Topology, of topology.Me
 	return nil
 }
 
-// closer is something to be closed that is a function.
+// closer makes a function an io.Closer.
 type closer func()
 
 func (c closer) Close() error {
@@ -126,7 +126,7 @@ func acceptAll(l net.Listener, each func(net.Conn)) {
 	}
 }
 
-// carry connects a switch to the member; if its site is away, the switch tries again.
+// carry connects a switch to the member; if its site cannot be reached, the switch tries again.
 func (f *far) carry(ctx context.Context, conn net.Conn) {
 	ctx, cancel := patience.MemberAnswer.Context(ctx)
 	defer cancel()
@@ -155,11 +155,11 @@ func (f *far) dial(ctx context.Context, what string) (net.Conn, error) {
 	return up, nil
 }
 
-// mostAnswered bounds what a member at another site answers on one connection, which is for one
-// request: the machine may be anybody's by now.
+// mostAnswered limits, in bytes, what a member at another site may answer on one connection, which
+// carries one request: that machine may be compromised.
 const mostAnswered = 64 << 20
 
-// answering is a connection of which so much is read.
+// answering is a connection of which a limited number of bytes is read.
 type answering struct {
 	net.Conn
 	from io.Reader
@@ -167,7 +167,7 @@ type answering struct {
 
 func (a answering) Read(p []byte) (int, error) { return a.from.Read(p) }
 
-// set says what the member is to know.
+// set records the topology that the member is to have; it is yet to be sent.
 func (f *far) set(t *topology.Topology) error {
 	text, err := forMember(t)
 	if err != nil {
@@ -184,7 +184,7 @@ func (f *far) set(t *topology.Topology) error {
 	return nil
 }
 
-// tell gives the member another topology, now or when it is reached again.
+// tell gives the member another topology, now or when its site is reached again.
 func (f *far) tell(ctx context.Context, t *topology.Topology) error {
 	if err := f.set(t); err != nil {
 		return err
@@ -199,14 +199,14 @@ func (f *far) tell(ctx context.Context, t *topology.Topology) error {
 	return nil
 }
 
-// send tells the part what the member is to be, unless it has been told, and returns when the
-// member can be connected to.
+// send sends the part the member's order, unless it has been sent, and returns when the member
+// accepts connections.
 func (f *far) send(ctx context.Context) error {
 	f.sending.Lock()
 	defer f.sending.Unlock()
 	f.mu.Lock()
 	order, told := f.order, f.told
-	f.told = true // what is set from here on is told again
+	f.told = true // what is set from here on is sent again
 	f.mu.Unlock()
 	if told {
 		return nil
@@ -223,8 +223,8 @@ func (f *far) send(ctx context.Context) error {
 	return nil
 }
 
-// look asks the part for the member, and says whether it has answered. A part that does not know
-// the member has to be told again: it was made anew.
+// look asks the part for the state of the member, and says whether the part has answered. A part
+// that does not know the member was made anew, and gets the order again.
 func (f *far) look(ctx context.Context) (answers bool) {
 	ctx, cancel := patience.MemberAlive.Context(ctx)
 	defer cancel()
@@ -245,10 +245,11 @@ func (f *far) look(ctx context.Context) (answers bool) {
 	return true
 }
 
-// lookEvery is how often the head asks a part for its members.
+// lookEvery is the interval at which the head polls a part for its members.
 const lookEvery = 2 * time.Second
 
-// lead looks after the member for as long as this daemon has the lab.
+// lead polls the member's part, and sends it what it has missed, for as long as this daemon owns
+// the lab.
 func (f *far) lead(ctx context.Context) {
 	for problem := ""; ; {
 		select {
@@ -270,7 +271,7 @@ func (f *far) lead(ctx context.Context) {
 	}
 }
 
-// waitFar has the members at other sites be started, and returns when they can be connected to.
+// waitFar has the members at other sites started, and returns when they accept connections.
 func (d *daemon) waitFar(ctx context.Context) error {
 	c := d.cluster.Load()
 	if c == nil {
@@ -288,7 +289,7 @@ func (d *daemon) waitFar(ctx context.Context) error {
 	})...)
 }
 
-// elsewhere are the members at other sites, as their parts have last said.
+// elsewhere lists the members at other sites, in the state that their parts last reported.
 func (c *cluster) elsewhere() (out []ClusterProgram) {
 	for _, m := range c.list() {
 		if m.far != nil {

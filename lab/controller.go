@@ -67,14 +67,14 @@ func (d *daemon) startController(t *topology.Topology) error {
 	return nil
 }
 
-// settle waits until packets are handled by the present flow entries.
+// settle waits until packets are forwarded by the current flow entries.
 func (d *daemon) settle(ctx context.Context) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	return d.target().Settle(ctx)
 }
 
-// meet connects an embedded switch to the controller in memory.
+// meet connects an embedded switch to the controller within this process.
 func (o *ownController) meet(name string, join func(datapath.Peer) datapath.Session) error {
 	m := o.NewMemory(name)
 	s := join(m)
@@ -84,7 +84,7 @@ func (o *ownController) meet(name string, join func(datapath.Peer) datapath.Sess
 	return m.Join(s)
 }
 
-// trust makes the controller take links as given while switches are taken over: see
+// trust makes the controller believe in links without probes while switches are taken over: see
 // discovery.App.Trust.
 func (o *ownController) trust(on bool) {
 	if o != nil {
@@ -92,7 +92,7 @@ func (o *ownController) trust(on bool) {
 	}
 }
 
-// controlled says whether the built-in controller decides for a switch or routing node.
+// controlled says whether a switch or routing node belongs to the built-in controller.
 func controlled(n *topology.Node) bool {
 	return n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)
 }
@@ -138,7 +138,7 @@ func (o *ownController) missing(t *topology.Topology) []string {
 	return slices.Concat(away, linksUp(t, links), undone)
 }
 
-// linksUp are the names of those of some links of a topology that are not down.
+// linksUp names those of the given links of a topology that are not down.
 func linksUp(t *topology.Topology, links []int) (out []string) {
 	for _, i := range links {
 		if i < len(t.Links) && !t.Links[i].Down {

@@ -35,15 +35,15 @@ import (
 // daemon owns one lab: only it changes the lab, and it answers for it on a Unix socket.
 type daemon struct {
 	maker   Maker
-	shown   shown          // what may be read at any time: see state and target
-	own     *ownController // of switches whose controller is trivet; nil if there are none
-	ask     api.Server     // answers for own
-	api     http.Handler   // answers for all
+	shown   shown          // read without locking changing: see state and target
+	own     *ownController // controller of the switches that have trivet's; nil if there are none
+	ask     api.Server     // answers requests for own
+	api     http.Handler   // answers all requests
 	remote  remote
-	cluster atomic.Pointer[cluster] // in place of own; nil: there is none
+	cluster atomic.Pointer[cluster] // in place of own; nil: the lab has none
 	given   atomic.Pointer[cluster] // of a part: the members that run here
 	giving  sync.Mutex              // held while one is started or changed
-	head    *head                   // of a part: where its controller is; see startRelay
+	head    *head                   // of a part: its connection to the head; see startRelay
 
 	watched  map[string]int      // how many captures there are at a link, by its key; guarded by changing
 	programs map[string]*program // running foreign controllers, by name; guarded by changing
@@ -68,7 +68,7 @@ type daemon struct {
 	followOnce sync.Once
 
 	removed   bool     // nothing is left of the lab; guarded by changing
-	lost      []string // what of the machine could not be restored; guarded by changing
+	lost      []string // settings of the machine that could not be restored; guarded by changing
 	closeOnce sync.Once
 }
 
@@ -132,8 +132,8 @@ func newDaemon(state State, m Maker) *daemon {
 	return d
 }
 
-// unlock lets go of the lab's lock, which a daemon is started with as its standard input: from now
-// on the daemon can be found through the state.
+// unlock releases the lab's lock, which a daemon gets as its standard input: from now on the daemon
+// can be found through the state.
 func unlock() error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -160,7 +160,7 @@ func (d *daemon) listen() (net.Listener, error) {
 	return accept.Of(d.state().Owner, l.(*net.UnixListener)), nil
 }
 
-// up brings the lab up, or leaves nothing of it if that fails. The caller has locked changing.
+// up brings the lab up, or removes all of it if that fails. The caller has locked changing.
 func (d *daemon) up() {
 	defer d.changing.Unlock()
 	d.setState(func(s *State) { s.Topology = nameAhead(s.Topology, &topology.Topology{}) })
@@ -193,9 +193,9 @@ func (d *daemon) up() {
 	d.isUpNow()
 }
 
-// How much garbage, in percent of what is used, a daemon may make before it collects it: while its
-// lab comes up, what a small one makes until then is not worth looking at, and a large one's would
-// be most of its memory. See isUpNow.
+// The garbage collector's target (GOGC) of a daemon while its lab comes up, where collecting a
+// small lab's garbage is not worth the time, and after that and for large labs, whose garbage would
+// take most of the memory. See isUpNow.
 const (
 	startGC = 400
 	usualGC = 50
@@ -242,8 +242,9 @@ func (d *daemon) begin() error {
 	return err
 }
 
-// byHand says whether a flow entry is of none of the controller's apps, and what cookie it has
-// without a controller: those of the API have their number in it.
+// byHand says whether a flow entry was made by hand, that is by none of the controller's apps, and
+// which cookie it has without a controller: the API's cookies contain a number of their own, and
+// become 0.
 func byHand(cookie uint64) (again uint64, is bool) {
 	if cookie&apps.CookieMask == user.Cookie {
 		return 0, true
@@ -251,8 +252,8 @@ func byHand(cookie uint64) (again uint64, is bool) {
 	return cookie, apps.Of(cookie) == ""
 }
 
-// waitFollowed lets the command that has started a lab which has failed ask why: without the socket
-// it cannot.
+// waitFollowed keeps the socket open until the command that started a lab which has failed has read
+// why.
 func (d *daemon) waitFollowed() {
 	select {
 	case <-d.followed:
@@ -313,8 +314,8 @@ func (d *daemon) waitRoutes() {
 	}
 }
 
-// waitAddresses has routers advertise themselves, now that this gets to hosts, and waits for the
-// addresses that these make of it: see Target.
+// waitAddresses has routers send advertisements, which reach hosts from now on, and waits for the
+// addresses that hosts derive from them: see Target.
 func (d *daemon) waitAddresses(ctx context.Context) error {
 	if !topology.Advertises(d.state().Topology) {
 		return nil
@@ -327,8 +328,8 @@ func (d *daemon) waitAddresses(ctx context.Context) error {
 	return d.target().WaitAddresses(ctx)
 }
 
-// isAutoconfigured waits for them while the lab comes up; those that do not come only need more
-// time. A part's head waits for all.
+// isAutoconfigured waits for those addresses while the lab comes up. If some are missing, it only
+// warns: they need more time. A part leaves this to its head.
 func (d *daemon) isAutoconfigured() {
 	if d.state().Part != nil {
 		return
@@ -352,8 +353,9 @@ func (d *daemon) knowsRoute(router string, to netip.Addr) bool {
 	return r != nil && !r.Drop
 }
 
-// ended reports that a program of the lab has ended by itself, or that something else of it is lost
-// or back. It does not wait for a change under way, which may wait for its caller.
+// ended reports that a program of the lab has ended by itself, or that something else, such as a
+// site, is lost or back. It does not block on a change that is under way, which may wait for its
+// caller.
 func (d *daemon) ended(what string) {
 	if d.ctx.Err() == nil {
 		d.happened(what)
@@ -373,12 +375,12 @@ func (d *daemon) dead() []string {
 	return out
 }
 
-// notRunning is dead, with what of the cluster does not run at the moment. The caller has locked
-// changing.
+// notRunning is dead, plus the programs of the cluster that do not run at the moment. The caller
+// has locked changing.
 func (d *daemon) notRunning() []string { return append(d.dead(), d.absent()...) }
 
-// withoutThose ends a message about what is being waited for with what will hardly come. The caller
-// has locked changing.
+// withoutThose is the end of a message about what is being waited for: it names the programs that
+// are dead, without which it will hardly come. The caller has locked changing.
 func (d *daemon) withoutThose() string {
 	dead := d.dead()
 	if len(dead) == 0 {
@@ -387,14 +389,15 @@ func (d *daemon) withoutThose() string {
 	return "; ended, or not answering: " + strings.Join(dead, ", ")
 }
 
-// agains are the nodes that are being made anew as they have ended; those that have asked for that
-// once more meanwhile are true.
+// agains are the nodes that are being remade because they have ended; true for those that have
+// ended again meanwhile.
 type agains struct {
 	mu    sync.Mutex
 	nodes map[string]bool
 }
 
-// begin says whether nobody does so with a node yet.
+// begin registers that a node has ended; it returns whether the caller is to remake it, as nobody
+// does yet.
 func (a *agains) begin(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -406,7 +409,7 @@ func (a *agains) begin(node string) bool {
 	return !busy
 }
 
-// end says whether there is no more to be done with a node.
+// end says whether a node that was remade is done; if not, it has ended again meanwhile.
 func (a *agains) end(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -418,7 +421,7 @@ func (a *agains) end(node string) bool {
 	return true
 }
 
-// again makes a node anew that has ended, once the lab is up, and tries it later where that fails.
+// again remakes a node that has ended, once the lab is up, and tries again later where that fails.
 func (d *daemon) again(node string) {
 	if !d.agains.begin(node) {
 		return
@@ -447,9 +450,9 @@ func (d *daemon) again(node string) {
 	}
 }
 
-// makeAgain makes a node anew, if it has ended. That is no change of the lab, whose topology is the
-// same before and after: the state on disk holds all the time, and what fails keeps nobody from
-// changing the lab.
+// makeAgain remakes a node, if it has ended. This does not count as a change of the lab: the
+// topology stays the same, so the state on disk holds all the time, and a failure does not prevent
+// later changes.
 func (d *daemon) makeAgain(node string) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -466,7 +469,7 @@ func (d *daemon) makeAgain(node string) error {
 	return nil
 }
 
-// sleep says whether the lab is still there after a time.
+// sleep waits, and says whether the lab is still there.
 func (d *daemon) sleep(wait time.Duration) bool {
 	select {
 	case <-d.ctx.Done():
@@ -476,7 +479,8 @@ func (d *daemon) sleep(wait time.Duration) bool {
 	}
 }
 
-// noteDead records them in the state, for trivet ls, once any change under way is done.
+// noteDead records the programs that do not run in the state, for trivet ls, once any change under
+// way is done.
 func (d *daemon) noteDead() {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -500,7 +504,7 @@ func (d *daemon) save() error {
 	return err
 }
 
-// happened notes something for those who follow the lab, and in the daemon's log.
+// happened reports an event to those who follow the lab, and in the daemon's log.
 func (d *daemon) happened(what string) {
 	d.progress.note(what)
 	logged(what)
@@ -636,7 +640,8 @@ func (d *daemon) setLink(ends [2]string, n int, c topology.LinkChange) (link *to
 	return link, err
 }
 
-// reached is what of a topology is at sites that answer: nobody waits for the others.
+// reached returns the part of a topology that is at sites which answer: nobody waits for the
+// others.
 func (d *daemon) reached(t *topology.Topology) *topology.Topology {
 	s, ok := d.target().(Spread)
 	if !ok {
@@ -670,7 +675,8 @@ func (d *daemon) follow(links ...*topology.Link) error {
 	return d.ask.Settle(ctx) // Open vSwitch answers its controller before packets are handled accordingly
 }
 
-// announce tells neighbours of addresses that others had: see Target. A part's head does.
+// announce tells neighbours about addresses that have moved: see Target. A part leaves this to its
+// head.
 func (d *daemon) announce(moved []topology.OwnedAddress) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -683,8 +689,8 @@ func (d *daemon) announce(moved []topology.OwnedAddress) error {
 	return nil
 }
 
-// autoconfigured waits for addresses of router advertisements after a change; that some do not come
-// is told. A part's head waits for all.
+// autoconfigured waits for addresses from router advertisements after a change, and warns if some
+// are missing. A part leaves this to its head.
 func (d *daemon) autoconfigured() {
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -732,7 +738,7 @@ func (d *daemon) change(size int, f func(context.Context) error) error {
 	return err
 }
 
-// backTo makes the lab again what it was, and what its state on disk still says.
+// backTo turns the lab back into what it was, which is what its state on disk still says.
 func (d *daemon) backTo(old *topology.Topology) error {
 	var err error
 	if d.target().Topology() != old {

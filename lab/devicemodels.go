@@ -10,14 +10,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ModelledNode is a node that stands for a slow device, and what the model of that has done.
+// ModelledNode is a node with the model of a slow device, and the counters of that model.
 type ModelledNode struct {
 	Node   string          `json:"node"`
 	Model  topology.Model  `json:"model"`
 	Device counters.Served `json:"device" doc:"Of a model that only bounds links nothing is counted"`
 }
 
-// registerModels adds the devices that nodes stand for to the API.
+// registerModels adds the nodes with models of slow devices to the API.
 func registerModels(api huma.API, d *daemon) {
 	huma.Get(api, "/v1/models", func(context.Context, *struct{}) (*body[[]ModelledNode], error) {
 		m, err := d.models()
@@ -34,12 +34,12 @@ func (d *daemon) models() ([]ModelledNode, error) {
 	return d.target().Models()
 }
 
-// Models returns the nodes that stand for slow devices, and what their models have done.
+// Models returns the nodes with models of slow devices, and the counters of the models.
 func (c *Client) Models(ctx context.Context) ([]ModelledNode, error) {
 	return call[[]ModelledNode](ctx, c, "GET", "/v1/models", nil)
 }
 
-// modelCollector gives Prometheus the same.
+// modelCollector exports the same to Prometheus.
 type modelCollector struct{ d *daemon }
 
 func describeModel(name, help string) *prometheus.Desc {
@@ -53,14 +53,14 @@ var (
 	descModelBusy    = describeModel("busy_seconds_total", "How long such a model has served packets.")
 )
 
-// Describe gives all that Collect may give.
+// Describe sends the descriptions of all metrics.
 func (modelCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descModelServed, descModelDropped, descModelWaiting, descModelBusy} {
 		to <- d
 	}
 }
 
-// Collect gives the values of now; none of a lab that is not up.
+// Collect sends the current values; none if the lab is not up.
 func (c modelCollector) Collect(to chan<- prometheus.Metric) {
 	nodes, err := c.d.models()
 	if err != nil {

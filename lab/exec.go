@@ -70,10 +70,10 @@ type ExecRequest struct {
 	Node    string   `json:"node"`
 	Command []string `json:"command"`
 	Env     []string `json:"env,omitempty"`   // NAME=VALUE; none: the daemon's own
-	Carry   []string `json:"carry,omitempty"` // names in Env that a node on another machine gets, too: see envElsewhere
+	Carry   []string `json:"carry,omitempty"` // names in Env that go to other machines, too: see envElsewhere
 	Dir     string   `json:"dir,omitempty"`
 	TTY     bool     `json:"tty,omitempty"`
-	// With the machine's programs and files, where the node has others of its own.
+	// Use the machine's programs and files, where the node has its own.
 	Network bool   `json:"network,omitempty"`
 	Typed   []byte `json:"typed,omitempty"` // on a terminal: what was typed beforehand and has been echoed already
 	Rows    uint16 `json:"rows,omitempty"`
@@ -196,7 +196,7 @@ func (s *session) sendUnread(n int) error {
 	return s.send(frameUnread, binary.BigEndian.AppendUint32(nil, uint32(n)))
 }
 
-// lastWords is how long output is waited for after the program has ended.
+// lastWords is how long to wait for output after the program has ended.
 const lastWords = 50 * time.Millisecond
 
 // start starts the program and the copying of what it prints.
@@ -216,7 +216,7 @@ func (s *session) start(d *daemon, req ExecRequest) (output *sync.WaitGroup, err
 		s.cmd.Path, s.cmd.Err = lookPath(req.Command[0], req.Env)
 	}
 	defer func() {
-		if errors.Is(err, exec.ErrNotFound) { // not earlier: a fabric may have put another program in its place
+		if errors.Is(err, exec.ErrNotFound) { // not earlier: a fabric may have replaced the program
 			err = fmt.Errorf("%s: %w", req.Command[0], errNoCommand)
 		}
 	}()
@@ -277,8 +277,8 @@ func lookPath(name string, env []string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-// pass sends what the program prints. What it has left in the background may go on printing, to
-// nobody: it is not to end because of that. On a terminal its leader reads that.
+// pass sends the program's output. Processes that it has left in the background may go on writing:
+// their output is discarded, so that they do not fail. On a terminal, the leader reads it.
 func (s *session) pass(kind byte, from *os.File) {
 	open := s.copy(kind, from)
 	if s.leading != nil {
@@ -294,8 +294,9 @@ func (s *session) pass(kind byte, from *os.File) {
 	from.Close()
 }
 
-// copy sends what the program prints. When the program has ended and others go on, that is until
-// they print nothing for a moment, or for a second: then it is still open.
+// copy sends the program's output. If other processes still hold the output open when the program
+// has ended, copy returns once they are quiet for a moment, or after a second, and reports that it
+// is open.
 func (s *session) copy(kind byte, from *os.File) (open bool) {
 	buf := make([]byte, 32<<10)
 	var end time.Time
@@ -371,7 +372,7 @@ func (s *session) watch() {
 	}
 }
 
-// hangUp ends the program as a closing terminal does (SIGHUP), and a second later for certain.
+// hangUp ends the program as a closing terminal does (SIGHUP), and kills it a second later.
 func (s *session) hangUp() {
 	s.kill(unix.SIGHUP)
 	time.AfterFunc(time.Second, func() { s.kill(unix.SIGKILL) })

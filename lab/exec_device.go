@@ -12,7 +12,8 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// deviceOf returns the connection to the device that a node is, if it is one without a daemon.
+// deviceOf returns the SSH connection to a node that is a device without a daemon; nil for other
+// nodes.
 func (d *daemon) deviceOf(node string) (*site.Login, error) {
 	if s, ok := d.target().(Spread); ok {
 		return s.DeviceOf(node)

@@ -13,8 +13,8 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// envElsewhere is what of the client's environment goes to another machine: how to talk to its
-// terminal, and what the user has named. The rest may hold keys to anything.
+// envElsewhere returns the part of the client's environment that is passed to another machine: what
+// the terminal needs, and what the user has named. The rest may contain secrets.
 func (r ExecRequest) envElsewhere() (env []string) {
 	for _, e := range r.Env {
 		name, _, _ := strings.Cut(e, "=")
@@ -25,7 +25,8 @@ func (r ExecRequest) envElsewhere() (env []string) {
 	return env
 }
 
-// ownEnv is what a program that was asked for on another machine is told of this one.
+// ownEnv returns what a program that was started from another machine gets of this machine's
+// environment.
 func ownEnv() (env []string) {
 	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -35,7 +36,7 @@ func ownEnv() (env []string) {
 	return env
 }
 
-// passOn has the daemon of another site run a program.
+// passOn has the daemon of another site run a program, and relays its streams.
 func (c *Client) passOn(w http.ResponseWriter, r *http.Request, req ExecRequest) {
 	req.Env, req.Carry = req.envElsewhere(), nil
 	body, err := json.Marshal(req)
@@ -66,9 +67,9 @@ func (c *Client) passOn(w http.ResponseWriter, r *http.Request, req ExecRequest)
 	relay(near, far, req.TTY)
 }
 
-// relay passes on what a program at another site prints, and its end. Nothing else is taken from
-// there: above all another machine does not say what of the client's typing the program has left
-// unread, as the client would have it typed at its own machine. It is lost, as with ssh.
+// relay passes on the output and the exit code of a program at another site, and nothing else.
+// Above all it never says how much of the client's typing the program left unread: the client would
+// then have those bytes typed at its own machine. They are lost, as with ssh.
 func relay(near io.Writer, far net.Conn, tty bool) {
 	for {
 		kind, content, err := readFrame(far)

@@ -16,21 +16,21 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// MostUnread is how many bytes a program can leave unread that are the client's again.
+// MostUnread is how many bytes that a program leaves unread go back to the client at most.
 const MostUnread = maxFrame
 
-// typing is what a client types at a program on a terminal. What the program leaves unread is the
-// client's again. The client is told how much that is, never what: it puts back its own bytes, so
-// nothing that a program makes of its terminal is ever typed anywhere else.
+// typing passes what a client types to a program on a terminal. Bytes that the program leaves
+// unread go back to the client, which is told only how many they are and uses its own copy: so
+// nothing that a program does to its terminal is ever typed anywhere else.
 type typing struct {
-	ours, theirs *os.File // the two sides of the terminal; theirs keeps what is not read
+	ours, theirs *os.File // the two sides of the terminal; theirs holds what is not read yet
 
 	mu      sync.Mutex // guards what follows, and writes to the terminal
-	given   []byte     // what the terminal has been given, at most its last MostUnread bytes
-	pending []byte     // what it has not been given: it comes after that
-	ended   bool       // the program has ended: the terminal is given nothing more
-	left    int        // how many of the last bytes given the program has not read
-	unclear bool       // what was left is not what was typed
+	given   []byte     // what was written to the terminal, at most its last MostUnread bytes
+	pending []byte     // typed after that, and not written to the terminal yet
+	ended   bool       // the program has ended: nothing more is written to the terminal
+	left    int        // how many of the last bytes in given the program has not read
+	unclear bool       // what the program left unread is not what was typed
 }
 
 // startTTY starts the program on a terminal of its own, in a session of its own.
@@ -58,7 +58,8 @@ func (s *session) startTTY(d *daemon, req ExecRequest, output *sync.WaitGroup) e
 	return nil
 }
 
-// openTerminal opens the two sides of a new terminal. What is written to ours can be given up.
+// openTerminal opens the two sides of a new terminal. Writes to ours can be cancelled by a
+// deadline.
 func openTerminal() (ours, theirs *os.File, err error) {
 	blocking, theirs, err := pty.Open()
 	if err != nil {
@@ -100,12 +101,12 @@ func (y *typing) ahead(text []byte) {
 	_ = unix.IoctlSetTermios(fd, unix.TCSETS, &silent)
 	y.given = bytes.Clone(text)
 	_, _ = y.ours.Write(text)
-	// Makes the terminal process all that was written.
+	// Makes the terminal process everything written to it.
 	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 	_ = unix.IoctlSetTermios(fd, unix.TCSETS, mode)
 }
 
-// write gives the terminal what has been typed, after what did not fit in ahead; once the program
+// write writes to the terminal what was typed, after what did not fit in ahead; once the program
 // has ended, it keeps it.
 func (y *typing) write(content []byte) {
 	y.mu.Lock()
@@ -120,7 +121,7 @@ func (y *typing) write(content []byte) {
 	}
 }
 
-// end takes from the terminal what the program, which has ended, has not read.
+// end reads from the terminal what the program, which has ended, has not read.
 func (y *typing) end() {
 	defer y.theirs.Close()
 	locked := false
@@ -135,8 +136,8 @@ func (y *typing) end() {
 	y.unclear = err != nil || len(left) > 0 && (y.left == 0 || !process.DeniesTIOCSTI())
 }
 
-// drain reads what is in a terminal, lines first, until there is nothing more and quiet says that
-// nothing is being written. It also returns the mode in which the terminal was.
+// drain reads what is left in a terminal, lines first, until it is empty and quiet reports that
+// nothing is being written. It also returns the terminal's mode before that.
 func drain(terminal *os.File, quiet func() bool) (left []byte, mode unix.Termios, err error) {
 	// Opened anew: what the program has left in the background shares the other one's flags.
 	again := fmt.Sprintf("/proc/self/fd/%d", terminal.Fd())
@@ -170,8 +171,8 @@ func drain(terminal *os.File, quiet func() bool) (left []byte, mode unix.Termios
 	}
 }
 
-// readAll reads what can be read of a terminal at once. What comes beyond MostUnread, the most that
-// can have been typed, is read as well, so that who writes can go on, but not kept.
+// readAll reads what a terminal holds. It discards what exceeds MostUnread, which nobody can have
+// typed, but reads it, so that whoever writes is not blocked.
 func readAll(fd int, left []byte) ([]byte, error) {
 	buf := make([]byte, 4096)
 	for ends := 0; ends < 1<<17; { // more than a terminal holds
@@ -190,8 +191,8 @@ func readAll(fd int, left []byte) ([]byte, error) {
 	return nil, errors.New("a terminal that has been hung up")
 }
 
-// unread is how many of the last bytes typed the program has not read. It is 0 where what it left
-// is not what was typed: half a line may be another command.
+// unread returns how many of the last bytes typed the program has not read: 0 where what it left is
+// not what was typed, as half a line may be another command.
 func (y *typing) unread() int {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -201,9 +202,9 @@ func (y *typing) unread() int {
 	return 0
 }
 
-// unreadOf is how many of the last bytes typed a terminal has made into what is left in it, or 0 if
-// it was not made of them. Where lines are edited it has left out what was erased, and keys that
-// control it; the mode is that of the end, which may have been another before.
+// unreadOf returns from how many of the last bytes typed a terminal has made what is left in it; 0
+// if it was made of something else. In canonical mode the terminal drops erased bytes and control
+// keys. mode is the terminal's mode at the end, which may have been another one before.
 func unreadOf(typed, left []byte, mode unix.Termios) int {
 	if len(left) == 0 {
 		return 0
@@ -228,16 +229,16 @@ func unreadOf(typed, left []byte, mode unix.Termios) int {
 	return cmp.Or(asTyped(), asLines())
 }
 
-// newlines is what a terminal makes of carriage returns (ICRNL).
+// newlines turns carriage returns into newlines, as a terminal does (ICRNL).
 func newlines(b []byte) []byte { return bytes.ReplaceAll(b, []byte("\r"), []byte("\n")) }
 
-// edited is what a terminal makes of what is typed (termios(3), as n_tty of Linux does it), and
-// which byte of that each of its bytes comes from.
+// edited returns what a terminal makes of typed bytes (termios(3), as Linux's n_tty does), and for
+// each byte of the result the byte that it comes from.
 func edited(typed []byte, mode unix.Termios) (made []byte, from []int) {
-	line := 0 // where it begins
+	line := 0 // where the line begins
 	back := func(to int) { made, from = made[:to], from[:to] }
 	put := func(c byte, i int) { made, from = append(made, c), append(from, i) }
-	// later says whether a byte is not the first of its character.
+	// later says whether a byte continues a UTF-8 character.
 	later := func(c byte) bool { return mode.Iflag&unix.IUTF8 != 0 && c&0xc0 == 0x80 }
 	for i := 0; i < len(typed); i++ {
 		switch c := typed[i]; {
@@ -276,7 +277,7 @@ func edited(typed []byte, mode unix.Termios) (made []byte, from []int) {
 	return made, from
 }
 
-// alphanumeric says whether Linux takes a byte for part of a word: it knows ISO 8859-1.
+// alphanumeric says whether Linux takes a byte as part of a word; it assumes ISO 8859-1.
 func alphanumeric(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' || c >= 0xc0 && c != 0xd7 && c != 0xf7
 }

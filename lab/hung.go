@@ -13,16 +13,16 @@ import (
 	"trivet.dev/trivet/internal/version"
 )
 
-// alivePath is answered by a daemon as long as it runs, whatever else it is doing.
+// alivePath is answered as long as the daemon runs, whatever else it is doing.
 const alivePath = "/v1/alive"
 
-// askAfter is how long an answer is waited for until the daemon is asked whether it is there, and
-// asked again.
+// askAfter is the interval at which a client that waits for an answer asks whether the daemon is
+// alive.
 const askAfter = time.Second
 
-// untilSilent returns a context that ends when the daemon answers nothing any more, whatever was
-// asked: how long an answer takes differs, but not whether somebody is there. Its cause says so.
-// The daemons of other machines are watched by what connects with them.
+// untilSilent returns a context that ends, with an error as its cause, when the daemon does not
+// even answer whether it is alive: an answer to anything else may take arbitrarily long. Daemons on
+// other machines are watched by the connections to their sites instead.
 func (c *Client) untilSilent(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.elsewhere {
 		return context.WithCancel(ctx)
@@ -59,8 +59,8 @@ func (c *Client) untilSilent(ctx context.Context) (context.Context, context.Canc
 	return ctx, func() { end(context.Canceled) }
 }
 
-// looksStopped is how many looks one after the other find a process stopped that nobody lets go on
-// at once.
+// looksStopped is how many consecutive polls must find a process stopped: it may be continued at
+// once.
 const looksStopped = 4
 
 // isStopped says whether somebody has stopped a process, by a signal or a debugger.
@@ -69,8 +69,8 @@ func isStopped(pid int) bool {
 	return pid != 0 && err == nil && (stat.State == "T" || stat.State == "t")
 }
 
-// askAlive returns an error if the daemon does not answer in time. One that has ended breaks off
-// the connection of whoever waits for it, which says more.
+// askAlive returns an error if the daemon does not answer in time. If the daemon has ended,
+// askAlive returns none: the broken connection of the pending request says more.
 func (c *Client) askAlive(ctx context.Context) error {
 	within, cancel := patience.Daemon.Context(ctx)
 	defer cancel()
@@ -93,7 +93,8 @@ func (c *Client) askAlive(ctx context.Context) error {
 	return c.silent(within.Err())
 }
 
-// silent says that the daemon does not answer, and why as far as its process shows it.
+// silent is the error for a daemon that does not answer; it says why, as far as the process shows
+// it.
 func (c *Client) silent(err error) error {
 	if isStopped(c.pid) {
 		return fmt.Errorf("lab %s does not answer: its process (pid %d) is stopped; kill -CONT %d lets it go on",

@@ -13,7 +13,7 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// Job is a process that a program which exec, shell or cli ran has left in the background.
+// Job is a background process left behind by a program that exec, shell or cli ran.
 type Job struct {
 	Node       string    `json:"node"`
 	PID        int       `json:"pid" doc:"In the node, which may have PIDs of its own (isolate: pid)"`
@@ -22,7 +22,7 @@ type Job struct {
 	Command    string    `json:"command"`
 }
 
-// Jobs lists what runs in the background, in all nodes or in one.
+// Jobs lists the background processes of all nodes or of one.
 func (c *Client) Jobs(ctx context.Context, node string) ([]Job, error) {
 	return call[[]Job](ctx, c, "GET", "/v1/jobs?node="+urlQuery(node), nil)
 }
@@ -30,11 +30,12 @@ func (c *Client) Jobs(ctx context.Context, node string) ([]Job, error) {
 // foreground are the programs that clients wait for, and the sessions of those that have ended.
 type foreground struct {
 	mu      sync.Mutex
-	waited  map[int]bool // by the process that the daemon has started
-	session []int        // of programs without a terminal that have ended, the last ones
+	waited  map[int]bool // by the id of the process that the daemon has started
+	session []int        // ids of the last programs without a terminal that have ended
 }
 
-// mostSessions is how many ended programs are remembered of which something may still run.
+// mostSessions is how many ended programs are remembered, as background processes may be left of
+// them.
 const mostSessions = 4096
 
 func (f *foreground) begin(pid int) {
@@ -44,7 +45,7 @@ func (f *foreground) begin(pid int) {
 		f.waited = map[int]bool{}
 	}
 	f.waited[pid] = true
-	// The kernel does not give a number again that a session still has.
+	// The kernel does not reuse an id while a session still has it.
 	f.session = slices.DeleteFunc(f.session, func(old int) bool { return old == pid })
 }
 
@@ -56,7 +57,7 @@ func (f *foreground) end(pid int, terminal bool) {
 	}
 }
 
-// jobs are those of a node, or of all.
+// jobs lists the background processes of a node, or of all.
 func (d *daemon) jobs(ctx context.Context, node string) (out []Job, err error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func (d *daemon) jobsIn(node string, pids []int) (out []Job) {
 	return out
 }
 
-// commandLine is how a process was called.
+// commandLine returns a process's command line.
 func commandLine(pid int, name string) string {
 	arguments := process.Arguments(pid)
 	if len(arguments) == 0 {

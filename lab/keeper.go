@@ -15,9 +15,9 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// A part whose head is gone is taken down by its daemon, after a while (Part.Keep). Its keeper does
-// that when the daemon, too, has died: what is at another machine must not wait for somebody to
-// look there.
+// A part whose head is gone is taken down by its daemon after a while (Part.Keep). The keeper is a
+// process that does so when that daemon has died as well, so that nothing is left on another
+// machine, where nobody may look.
 
 // KeeperCommand is the argument that makes the program the keeper of a part.
 const KeeperCommand = "__keeper"
@@ -41,8 +41,8 @@ func (d *daemon) startKeeper() error {
 	return nil
 }
 
-// againAfter is when a part is taken down once more by itself where that has failed: a full disk
-// may be mended by then.
+// againAfter is the interval at which taking a part down is retried: a full disk may have room by
+// then.
 const againAfter = time.Minute
 
 // RunKeeper waits until a part is gone, and takes it down if it has been without a daemon for as
@@ -53,8 +53,8 @@ func RunKeeper(name string) error {
 
 type keeper struct {
 	name         string
-	every, again time.Duration // it looks; it tries again
-	found        func()        // is called when it knows which lab it is of
+	every, again time.Duration // poll interval; interval of retries
+	found        func()        // called when the keeper has identified its lab
 }
 
 func (k keeper) run() error {
@@ -64,9 +64,9 @@ func (k keeper) run() error {
 	}
 	defer mine.Close()
 	if err := unix.Flock(int(mine.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil // there is one
+		return nil // another keeper runs
 	}
-	var alone, created time.Time // since when it is alone; which lab it is
+	var alone, created time.Time // since when it has no daemon; when its lab was created
 	for ; ; time.Sleep(k.every) {
 		s, err := Load(k.name)
 		if err == nil && created.IsZero() {
@@ -81,7 +81,7 @@ func (k keeper) run() error {
 			return nil // it is gone, or about to be; there may be another lab of that name by now
 		case s.Status != Orphaned:
 			alone = time.Time{}
-			// Else a command has the lab, or is about to.
+			// Otherwise a command has the lab's lock, or is about to take it.
 			if daemon, err := process.Command(s.PID); err == nil && s.Alive() {
 				process.Wait(daemon)
 			}

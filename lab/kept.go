@@ -20,21 +20,21 @@ import (
 // kept is a program that the lab runs beside its switches, and starts again whenever it ends. It is
 // in a cgroup of the lab, through which down finds it even if this daemon has died.
 type kept struct {
-	name    string // of its cgroup, its log and its record
-	says    string // what people call it
-	dir     string // of these files, root's
+	name    string // names its cgroup, log and record
+	says    string // its name in messages
+	dir     string // of its log and record, which are root's
 	port    int    // on the loopback device of the switches' namespace
 	cpu     topology.CPU
 	prepare func() (*exec.Cmd, error)
 
-	stop     context.CancelFunc // its keeper is to end
+	stop     context.CancelFunc // ends its keeper
 	done     chan struct{}      // its keeper has ended
 	mu       sync.Mutex         // of what follows
 	cmd      *exec.Cmd          // nil: it does not run
-	since    time.Time          // it was started, or taken over
+	since    time.Time          // when it was started, or taken over
 	restarts int
-	endings  int           // of all its processes
-	renewed  chan struct{} // closed when it has ended that was asked to; nil: nobody has asked
+	endings  int           // how often its processes have ended
+	renewed  chan struct{} // closed when the process that renew ends has ended; or nil
 	found    bool          // it was taken over
 }
 
@@ -49,7 +49,7 @@ const (
 func (k *kept) log() string    { return filepath.Join(k.dir, k.name+".log") }
 func (k *kept) record() string { return filepath.Join(k.dir, k.name+".pid") }
 
-// process is the program's, or nil.
+// process returns the program's process, or nil.
 func (k *kept) process() *os.Process {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -59,7 +59,7 @@ func (k *kept) process() *os.Process {
 	return k.cmd.Process
 }
 
-// pid is the process's; 0: there is none.
+// pid returns the id of its process; 0 if there is none.
 func (k *kept) pid() int {
 	if p := k.process(); p != nil {
 		return p.Pid
@@ -67,8 +67,8 @@ func (k *kept) pid() int {
 	return 0
 }
 
-// begin takes over the program that an earlier daemon has started, or starts it, and keeps it
-// running until end.
+// begin takes over the program that an earlier daemon has started, or starts it, and restarts it
+// whenever it ends, until end.
 func (k *kept) begin(d *daemon) error {
 	cmd, found := k.find(d.target())
 	if !found {
@@ -98,7 +98,7 @@ func (k *kept) end() {
 	<-k.done
 }
 
-// renew asks the program to end, after which it is started again at once. What is returned is
+// renew asks the program to end (SIGTERM), after which it is restarted at once. The channel is
 // closed when it has ended.
 func (k *kept) renew() (ended <-chan struct{}) {
 	k.mu.Lock()
@@ -115,14 +115,14 @@ func (k *kept) renew() (ended <-chan struct{}) {
 	return k.renewed
 }
 
-// kill ends the program's process, which is followed by another.
+// kill kills the program's process; the program is then restarted.
 func (k *kept) kill() {
 	if p := k.process(); p != nil {
 		_ = p.Kill()
 	}
 }
 
-// ended is how often the program has.
+// ended returns how often the program has ended.
 func (k *kept) ended() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -147,7 +147,7 @@ func (k *kept) find(t Target) (*exec.Cmd, bool) {
 	return cmd, err == nil
 }
 
-// start starts the program, once nothing of it is left.
+// start starts the program, once no process of an earlier run is left.
 func (k *kept) start(t Target) (*exec.Cmd, error) {
 	for left := patience.ProcessEnd.Begin(); ; time.Sleep(5 * time.Millisecond) {
 		pids := t.ProgramProcesses(k.name)
@@ -186,7 +186,7 @@ func (k *kept) start(t Target) (*exec.Cmd, error) {
 	return cmd, os.WriteFile(k.record(), fmt.Appendf(nil, "%d %d", pid, process.Started(pid)), 0o600)
 }
 
-// keep starts the program again whenever it ends.
+// keep restarts the program whenever it ends.
 func (k *kept) keep(ctx context.Context, d *daemon, cmd *exec.Cmd) {
 	defer close(k.done)
 	for pause := firstPause; ; {
@@ -237,16 +237,17 @@ func (k *kept) keep(ctx context.Context, d *daemon, cmd *exec.Cmd) {
 	}
 }
 
-// listens says whether the program can be connected to.
+// listens says whether the program accepts connections.
 func (k *kept) listens() bool {
 	p := k.process()
 	return p != nil && listening(p.Pid, k.port)
 }
 
-// hopeless is how often a program that is not ready yet may end until nobody waits for it any more.
+// hopeless is the number of restarts after which nobody waits any longer for the program to become
+// ready.
 const hopeless = 4
 
-// waitListening waits until it can.
+// waitListening waits until the program accepts connections.
 func (k *kept) waitListening(ctx context.Context) error {
 	for wait := 10 * time.Millisecond; !k.listens(); wait = min(2*wait, 200*time.Millisecond) {
 		k.mu.Lock()
@@ -264,7 +265,7 @@ func (k *kept) waitListening(ctx context.Context) error {
 	return nil
 }
 
-// notReady says why the program is given up that cannot be connected to.
+// notReady is the error for a program that does not accept connections in time.
 func (k *kept) notReady(why error) error {
 	what := "it does not run"
 	if pid := k.pid(); pid != 0 {

@@ -42,7 +42,7 @@ func Logs(name string) (out []LogFile) {
 	return out
 }
 
-// LogText is what a log has from where it was read before: whole lines.
+// LogText is what was added to a log since it was last read: whole lines.
 type LogText struct {
 	Name  string   `json:"name" doc:"Below the lab's directory"`
 	Node  string   `json:"node,omitempty" doc:"Which it is about"`
@@ -50,8 +50,8 @@ type LogText struct {
 	Read  int64    `json:"read" doc:"Up to which byte"`
 }
 
-// ReadLogs reads the logs of a lab on this machine, each from the byte up to which it was read
-// before. Once there are so many bytes, the others are left for the next time.
+// ReadLogs reads the logs of a lab on this machine, each from the offset up to which it was read
+// before. After about most bytes it stops, and leaves the rest for the next call.
 func ReadLogs(name string, read map[string]int64, most int64) (out []LogText, err error) {
 	for _, l := range Logs(name) {
 		if most <= 0 {
@@ -80,14 +80,14 @@ func (t *LogText) next(file string) error {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() < t.Read {
-		t.Read = 0 // it was cut
+		t.Read = 0 // the log was truncated
 	}
 	if _, err := f.Seek(t.Read, io.SeekStart); err != nil {
 		return err
 	}
 	for text := bufio.NewReader(f); ; {
 		line, err := text.ReadString('\n')
-		// An incomplete line is left until its end is there.
+		// A line that is incomplete is left until the rest of it is written.
 		if err != nil && (err != io.EOF || t.Read > 0 || line == "") {
 			if err == io.EOF {
 				err = nil
@@ -105,8 +105,8 @@ type SiteLogs struct {
 	Problem string    `json:"problem,omitempty" doc:"Why they could not be read"`
 }
 
-// logsAtOnce is about how many bytes of logs a part sends in one answer; mostLogs how many are read
-// of it at a time.
+// logsAtOnce is about how many bytes of logs a part sends in one answer, mostLogs how many of its
+// bytes are read at a time.
 const logsAtOnce, mostLogs = 16 << 20, 256 << 20
 
 // PartLogs are ReadLogs of a part, in as many answers as that takes.

@@ -41,7 +41,7 @@ type PingStep struct {
 	Error    string      `json:"error,omitempty"`
 }
 
-// pingLook is how often the progress of pings between all pairs is reported.
+// pingLook is the interval at which the progress of pings between all pairs is reported.
 const pingLook = 200 * time.Millisecond
 
 // servePing pings, and reports progress meanwhile.
@@ -182,7 +182,8 @@ func (d *daemon) pingPairs(ctx context.Context, pairs []ping.Pair, r PingRequest
 	return out, errors.Join(errs...)
 }
 
-// pingIn pings by the program of a node that is another kernel, which takes so long if all is well.
+// pingIn runs ping in a node that has a kernel of its own; takes is how long that lasts if all
+// replies come.
 func (d *daemon) pingIn(node string, takes time.Duration) ping.Program {
 	return func(ctx context.Context, out io.Writer, command ...string) error {
 		ctx, cancel := patience.Agent.Longer(takes).Context(ctx)
@@ -236,8 +237,8 @@ func longestDelay(t *topology.Topology) (sum time.Duration) {
 	return min(sum, time.Minute)
 }
 
-// pairs lists who pings whom: hosts, and routers that have programs. Of all hosts those are left
-// out, and named, that have no address of the family.
+// pairs lists who pings whom: hosts, and routers that have programs. Where all hosts ping, those
+// without an address of the family are left out, and returned as without.
 func (d *daemon) pairs(ctx context.Context, r PingRequest) (out []ping.Pair, without []string, err error) {
 	t := d.target().Topology()
 	if (r.From == "") != (r.To == "") {
@@ -318,9 +319,9 @@ func nearest(t *topology.Topology, name string) string {
 	return "; there are " + strings.Join(nodes, ", ")
 }
 
-// addresses returns the first address of a family of each node that is named, or the address that
-// is named itself. Of nodes to which the topology gives none, as commands and programs in them do,
-// it is the first of what they have now.
+// addresses returns the first address of a family of each named node; a name may also be an address
+// itself. Nodes that get their addresses from commands or programs rather than from the topology
+// are asked for their current ones.
 func (d *daemon) addresses(ctx context.Context, v6 bool, names ...string) (map[string]netip.Addr, error) {
 	out, err := d.knownAddresses(ctx, v6, names...)
 	for _, name := range names {
@@ -334,8 +335,8 @@ func (d *daemon) addresses(ctx context.Context, v6 bool, names ...string) (map[s
 	return out, nil
 }
 
-// knownAddresses is addresses without those that have none. The error names a node of which that
-// is not known.
+// knownAddresses is addresses, but leaves out nodes that have none. It fails only for nodes whose
+// addresses cannot be read.
 func (d *daemon) knownAddresses(ctx context.Context, v6 bool, names ...string) (map[string]netip.Addr, error) {
 	t, out := d.target().Topology(), map[string]netip.Addr{}
 	first := func(name string, list []netip.Prefix) {
@@ -531,7 +532,7 @@ func (o *serverOutput) String() string {
 
 var errMuch = errors.New("it prints too much")
 
-// most keeps what is written to it: at most 4 MiB.
+// most keeps at most 4 MiB of what is written to it.
 type most struct{ bytes.Buffer }
 
 func (m *most) Write(p []byte) (int, error) {

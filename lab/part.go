@@ -23,23 +23,23 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Part says, in the state of a lab that is a part of one over several sites, whose part it is. Its
-// daemon is as any other's, except that the controller of its switches is the head's.
+// Part says, in the state of a lab that is a part of a lab over several sites, which lab that is.
+// Its daemon is like any other, except that the controller of its switches runs at the head.
 type Part struct {
-	Of   string            `json:"of"`   // the lab: unlike its name, no other has this
+	Of   string            `json:"of"`   // identifies that lab, unlike its name
 	Site string            `json:"site"` // what the head calls this machine
 	Head string            `json:"head"` // the lab and the machine of the head, for people
 	Keep topology.Duration `json:"keep"` // how long it stays once the head is gone; 0: for ever
 
 	Secure *Secure `json:"secure,omitempty"` // its end of the encrypted network that carries its tunnels
 
-	// Management is where its SSH server is, as the machine itself sees that.
+	// Management is the address of its SSH server, as seen by the machine itself.
 	Management netip.AddrPort `json:"management,omitzero"`
 }
 
 // Secure is a site's end of the encrypted network (WireGuard) that carries tunnels to other sites.
-// It has a network namespace of its own, so its addresses are none of the machine's, and it is gone
-// with that.
+// It lives in a network namespace of its own, so its addresses are not the machine's, and it
+// disappears with the namespace.
 type Secure struct {
 	Key     wgtypes.Key  `json:"key"`     // private
 	Port    int          `json:"port"`    // of UDP
@@ -55,30 +55,30 @@ type SecurePeer struct {
 	Calls    bool           `json:"calls"`   // this end begins the first handshake with it
 }
 
-// A head is a part's connection with the lab's daemon at the head, which asked for it. Switches
-// that connect to one of the part's sockets reach a controller there through it.
+// A head is a part's connection to the daemon at the head, which has opened it. Switches that
+// connect to one of the part's sockets reach a controller there through it.
 type head struct {
 	listeners map[string]net.Listener // by controller; see Head
 	mu        sync.Mutex
 	relay     site.Relay
-	is        bool // there is one now
+	is        bool // it is connected
 	alone     *time.Timer
 	near      func(controller string) (net.Conn, error) // see daemon.near
-	again     time.Duration                             // after which the part tries once more to go down
+	again     time.Duration                             // retry interval of going down
 }
 
 // headProtocol carries, after an HTTP upgrade, the connections of a part's switches, each one a
 // stream of its own, whose first line names the controller.
 const headProtocol = "trivet-head/2"
 
-// Notice stands in such a line in place of a controller's name, and nothing follows it: something
-// of the part has ended by itself, or is back. The head looks at the part then.
+// Notice takes the place of a controller's name in such a line, and nothing follows it: something
+// at the part has ended by itself, or is back. The head then asks the part.
 const Notice = "!ended"
 
 // longestController is the length of the longest name, or address, of a controller.
 const longestController = 256
 
-// startRelay listens for the switches of a part, which is to become another topology.
+// startRelay listens for the switches of a part that is about to become another topology.
 func (d *daemon) startRelay(t *topology.Topology) error {
 	name := d.state().Name
 	if d.head == nil {
@@ -131,8 +131,8 @@ func listenForSwitches(socket string) (net.Listener, error) {
 	return listener, nil
 }
 
-// carry connects a switch to a controller at the head, or to a member that is here; without it, or
-// without a head, it is refused, and tries again.
+// carry connects a switch to a member that runs here, or to a controller at the head. If there is
+// neither, it closes the connection, and the switch tries again.
 func (h *head) carry(conn net.Conn, controller string) {
 	near, err := h.near(controller)
 	if near != nil {
@@ -150,13 +150,14 @@ func (h *head) carry(conn net.Conn, controller string) {
 	conn.Close()
 }
 
-// open opens a stream to the head for a controller, or for a Notice; nil: there is no head.
+// open opens a stream to the head for a controller, or for a Notice; it returns nil if no head is
+// connected.
 func (h *head) open(name string) net.Conn {
 	h.mu.Lock()
 	relay, is := h.relay, h.is
 	h.mu.Unlock()
 	if !is {
-		return nil // it looks when it comes
+		return nil // the head asks the part when it connects
 	}
 	far, err := relay.Open()
 	if err != nil {
@@ -169,7 +170,7 @@ func (h *head) open(name string) net.Conn {
 	return far
 }
 
-// notice has the head look at the part.
+// notice has the head ask the part what has changed.
 func (h *head) notice() {
 	if far := h.open(Notice); far != nil {
 		far.Close()
@@ -193,7 +194,7 @@ func calledFor(conn net.Conn) (string, error) {
 	return "", errors.New("no controller is named")
 }
 
-// lostHead begins to count the time after which a part without a head goes down.
+// lostHead starts the timer after which a part without a head goes down.
 func (d *daemon) lostHead() {
 	h, keep := d.head, time.Duration(d.state().Part.Keep)
 	h.mu.Lock()
@@ -209,7 +210,7 @@ func (d *daemon) lostHead() {
 	var mine *time.Timer
 	mine = time.AfterFunc(after, func() {
 		h.mu.Lock()
-		back := h.alone != mine // since the time was up
+		back := h.alone != mine // the head was back just before the lock was taken
 		h.mu.Unlock()
 		if back {
 			return
@@ -232,7 +233,7 @@ func (d *daemon) lostHead() {
 	h.alone = mine
 }
 
-// awaitHead gives the head of a part that is up now the whole time to lead it.
+// awaitHead restarts that timer for a part that has just come up without a head.
 func (d *daemon) awaitHead() {
 	h := d.head
 	h.mu.Lock()
@@ -277,11 +278,11 @@ func (d *daemon) serveHead(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Head makes this process the head of a part: connected is called, in a goroutine of its own, for
-// each connection of a switch there to a controller here: topology.ControllerTrivet, or another as
-// topology.ForeignControllers calls it, and returns when that has ended. Head returns when its own
-// connection has ended, or when there are more than so many of the others; begun is called once its
-// own has begun.
+// Head makes this process the head of a part. It calls begun once it is connected, and then
+// connected, each time in a goroutine of its own, for each connection of a switch at the part to a
+// controller here; connected returns when that connection has ended. controller is
+// topology.ControllerTrivet, or the name of a foreign controller as in topology.ForeignControllers.
+// Head returns when its own connection has ended, or when there are more than most() connections.
 func (c *Client) Head(ctx context.Context, begun func(), most func() int,
 	connected func(conn net.Conn, controller string)) error {
 	conn, err := c.dial(ctx)
@@ -326,8 +327,9 @@ func (c *Client) Ready(ctx context.Context) error {
 	return err
 }
 
-// Await is what a part waits for: that its switches are connected to the controllers that are not
-// Trivet's, that some have flow entries, and that their controller has followed some links.
+// Await is what a part is to wait for: that its switches are connected to their foreign
+// controllers, that some switches have flow entries, and that their controllers have followed
+// changes of some links.
 type Await struct {
 	Within      int64    `json:"within,omitempty" doc:"Nanoseconds, after which the part says what is missing"`
 	Controllers bool     `json:"controllers,omitempty"`
@@ -336,7 +338,7 @@ type Await struct {
 	Links       []string `json:"links,omitempty" doc:"The links whose ports are meant; by their keys"`
 }
 
-// Await waits at a part, which says what is missing when ctx ends.
+// Await waits at a part. If ctx ends first, the part says what is missing.
 func (c *Client) Await(ctx context.Context, a Await) error {
 	if left, limited := patience.Left(ctx); limited {
 		a.Within = max(1, left.Nanoseconds())
@@ -410,7 +412,7 @@ func (c *Client) WaitAddresses(ctx context.Context) error {
 	return err
 }
 
-// Settle waits until packets are handled by the present flow entries of a part.
+// Settle waits until packets at a part are forwarded by its current flow entries.
 func (c *Client) Settle(ctx context.Context) error {
 	_, err := call[struct{}](ctx, c, "POST", "/v1/part/settle", nil)
 	return err

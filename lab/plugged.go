@@ -12,28 +12,29 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A lab of 10,000 routers has a state of megabytes, and links that go down and come up many times a
-// second. Such a change is a line in a file beside the state, which counts as long as the state is
-// the one that it was written for. The lab's owner has a copy of it, too.
+// The state of a lab of 10,000 routers takes megabytes, and links may go down and come up many
+// times a second. Such a change is not written to the state, but as a line to a file beside it,
+// which counts only for the state with the same serial number. The lab's owner gets a copy of the
+// file.
 
 func pluggedFile(name string) string      { return filepath.Join(Dir(name), "plugged") }
 func ownerPluggedFile(name string) string { return filepath.Join(Dir(name), "owner-plugged") }
 
-// plugged is a line: a link is up, or not any more.
+// plugged is a line of that file: a link went up or down.
 type plugged struct {
 	Serial int64 `json:"serial"` // of the state
-	Link   int   `json:"link"`   // its place there
+	Link   int   `json:"link"`   // its index in the state's topology
 	Down   bool  `json:"down"`
 }
 
 // maxPlugged is how long the file may become, in bytes: reading it takes milliseconds.
 const maxPlugged = 256 << 10
 
-// errMore says that more has changed than a line can tell.
+// errMore says that more has changed than such lines can express.
 var errMore = errors.New("more than links that were pulled or plugged has changed")
 
-// notePlugged writes what has changed since the state was another one, if that is no more than
-// links that were pulled or plugged.
+// notePlugged writes the changes since the state was, if only links were pulled or plugged;
+// otherwise it returns errMore.
 func (s *State) notePlugged(was State) error {
 	changed, ok := onlyPlugged(was.Topology, s.Topology)
 	if info, err := os.Stat(pluggedFile(s.Name)); !ok || !slices.Equal(was.Dead, s.Dead) || s.Serial == 0 ||
@@ -84,8 +85,8 @@ func readPlugged(name string) []byte {
 	return b
 }
 
-// replay makes the links what the lines say that were written for this state. One that was cut
-// short was not written: the change that it tells of has not ended.
+// replay applies the lines that were written for this state to its links. An incomplete line is
+// ignored: its change was never confirmed.
 func (s *State) replay(lines []byte) {
 	for line := range bytes.Lines(lines) {
 		var p plugged
@@ -96,8 +97,8 @@ func (s *State) replay(lines []byte) {
 	}
 }
 
-// onlyPlugged returns the links that are up in one of two topologies and down in the other; false
-// where anything else differs, as far as that can be told at a glance: what is the same in both is
+// onlyPlugged returns the links whose up or down state differs between two topologies; false if
+// anything else differs. It compares by identity where it can, as unchanged nodes and links are
 // shared.
 func onlyPlugged(old, new *topology.Topology) (changed []int, is bool) {
 	if old == nil || new == nil || len(old.Links) != len(new.Links) || !slices.Equal(old.Nodes, new.Nodes) {
@@ -121,7 +122,7 @@ func onlyPlugged(old, new *topology.Topology) (changed []int, is bool) {
 	return changed, true
 }
 
-// Decode reads a state, and what was written beside it, as they are on disk.
+// Decode reads a state, and the lines written beside it, from their contents on disk.
 func Decode(state, lines []byte) (s State, err error) {
 	if err = json.Unmarshal(state, &s); err == nil {
 		s.replay(lines)

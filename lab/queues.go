@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// LinkQueues is what waits before a link, and what was dropped there.
+// LinkQueues are the packets that wait in front of a link, and those dropped there.
 type LinkQueues struct {
 	Link       string           `json:"link"`
 	Directions [2]LinkDirection `json:"directions" doc:"What the first end sends, and what the second does"`
@@ -38,12 +38,12 @@ func (d *daemon) queues() ([]LinkQueues, error) {
 	return out, nil
 }
 
-// Queues returns what waits before each link now, and what was dropped there.
+// Queues returns for each link the packets that wait in front of it now, and those dropped there.
 func (c *Client) Queues(ctx context.Context) ([]LinkQueues, error) {
 	return call[[]LinkQueues](ctx, c, "GET", "/v1/queues", nil)
 }
 
-// linkCollector gives Prometheus the same.
+// linkCollector exports the same to Prometheus.
 type linkCollector struct{ d *daemon }
 
 func describeLink(name, help string, more ...string) *prometheus.Desc {
@@ -64,7 +64,7 @@ var (
 		"queue, either, where the kernel counts them together; device, by its devices.", "reason")
 )
 
-// Describe gives all that Collect may give.
+// Describe sends the descriptions of all metrics.
 func (linkCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descLinkPackets, descLinkBytes, descLinkDelay, descLinkSent, descLinkOctets,
 		descLinkMarked, descLinkDropped} {
@@ -72,7 +72,7 @@ func (linkCollector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect gives the values of now; none of a lab that is not up.
+// Collect sends the current values; none if the lab is not up.
 func (c linkCollector) Collect(to chan<- prometheus.Metric) {
 	links, err := c.d.queues()
 	if err != nil {

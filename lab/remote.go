@@ -28,8 +28,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// A lab's API is on TCP only if somebody has asked for that: who shows the token may then do what
-// the lab's owner may do over the lab's socket. The exceptions are remoteNever and remoteWrites.
+// A lab's API is on TCP only if somebody has asked for that. Whoever presents the token may then do
+// what the lab's owner may do over the lab's socket, except for remoteNever and remoteWrites.
 
 // RemoteRequest asks for a lab's API to be on TCP as well.
 type RemoteRequest struct {
@@ -65,7 +65,7 @@ type remote struct {
 	record   *remoteRecord // nil: it is not on TCP
 	server   *bearer.Server
 	listener net.Listener
-	ended    chan struct{} // its requests are answered
+	ended    chan struct{} // closed when all its requests are answered
 
 	closed bool // the lab goes down: nothing is written any more
 
@@ -75,12 +75,12 @@ type remote struct {
 // strangers are clients without a token.
 type strangers struct {
 	mu    sync.Mutex
-	count int       // not in the log yet
-	told  time.Time // when some were last
+	count int       // refused since the log last mentioned some
+	told  time.Time // when the log last mentioned some
 }
 
-// remoteRecord is what the next daemon needs to go on with it. It is root's alone, and has no
-// token.
+// remoteRecord is what the next daemon needs to serve the API again. Only root can read it, and it
+// has hashes in place of tokens.
 type remoteRecord struct {
 	Listen      string   `json:"listen"`
 	Certificate string   `json:"certificate,omitempty"`
@@ -91,7 +91,7 @@ type remoteRecord struct {
 	ReadToken   string   `json:"read_token,omitempty"`
 }
 
-// What is known of a lab's API on TCP, in the lab's directory.
+// Files of a lab's API on TCP, in the lab's directory.
 func remoteFile(name string) string      { return filepath.Join(Dir(name), "remote.json") }
 func tokenFile(name string) string       { return filepath.Join(Dir(name), "token") }
 func readTokenFile(name string) string   { return filepath.Join(Dir(name), "token.read-only") }
@@ -118,7 +118,7 @@ func registerRemote(api huma.API, d *daemon) {
 	}, summary("Make another token; the old one, and what goes on by it, ends at once"))
 }
 
-// says describes it. The caller has locked r.
+// says returns its description. The caller has locked r.
 func (r *remote) says(name string) (out Remote) {
 	record := r.record
 	if record == nil {
@@ -137,8 +137,8 @@ func (r *remote) says(name string) (out Remote) {
 	return out
 }
 
-// reachable is what a client may write for the address where it listens: where that is all of this
-// machine's, the last of its names, which is the machine's own, or an address.
+// reachable is the address to give to clients. If the API listens at all addresses of this machine,
+// it is the last of its names, or else the last of the machine's own names and addresses.
 func (r *remoteRecord) reachable() string {
 	at, err := netip.ParseAddrPort(r.Listen)
 	if err != nil || !at.Addr().IsUnspecified() {
@@ -153,10 +153,10 @@ func (r *remoteRecord) reachable() string {
 	return net.JoinHostPort(names[len(names)-1], fmt.Sprint(at.Port()))
 }
 
-// hostPattern is what a name of a machine looks like (RFC 1123, section 2.1).
+// hostPattern matches host names (RFC 1123, section 2.1).
 var hostPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
-// check says why a request cannot be granted, and at which address it asks to listen.
+// check says why a request cannot be granted, and returns the address to listen at.
 func (r RemoteRequest) check() (at netip.AddrPort, err error) {
 	at, err = netip.ParseAddrPort(r.Listen)
 	switch {
@@ -237,7 +237,8 @@ func (d *daemon) openRemote(req RemoteRequest) error {
 	return nil
 }
 
-// ownNames are what a certificate of this machine is for, at an address where it listens.
+// ownNames lists the names and addresses that a certificate of this machine has to cover if the API
+// listens at an address.
 func ownNames(at netip.Addr) (out []string) {
 	if !at.IsUnspecified() && !at.IsLoopback() {
 		return []string{at.String()}
@@ -280,7 +281,7 @@ func (r *remoteRecord) tls() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}, nil
 }
 
-// keys are those of its tokens.
+// keys returns the digests of its tokens; the second, if any, is that for reading.
 func (r *remoteRecord) keys() (out []bearer.Key, err error) {
 	for _, sum := range []string{r.Token, r.ReadToken} {
 		if sum == "" {
@@ -343,7 +344,7 @@ func (d *daemon) serveRemote(record *remoteRecord, l net.Listener, with *tls.Con
 	}(r.server, r.ended)
 }
 
-// resumeRemote goes on with what the last daemon's API was on TCP.
+// resumeRemote serves the API on TCP again as the last daemon did.
 func (d *daemon) resumeRemote() {
 	text, err := os.ReadFile(remoteFile(d.state().Name))
 	if errors.Is(err, os.ErrNotExist) {
@@ -379,8 +380,8 @@ func (d *daemon) resumeRemote() {
 	d.serveRemote(&record, l, with)
 }
 
-// renewTokens makes new tokens in place of those of the last daemon, which any user of this machine
-// may have been sent who has listened at its port meanwhile.
+// renewTokens replaces the last daemon's tokens: while no daemon ran, any user of this machine
+// could listen at its port, and clients may have sent the tokens there.
 func (d *daemon) renewTokens(record *remoteRecord) error {
 	name, token := d.state().Name, bearer.NewToken()
 	files := map[string]string{tokenFile(name): token}
@@ -413,15 +414,15 @@ func (d *daemon) closeRemote() error {
 
 var errGoing = errors.New("the lab is going down")
 
-// freeze says whether the lab goes down: its directory is not written to then. Requests are
-// answered until endRemote, that to go down among them.
+// freeze sets whether the lab is going down, from when on its directory is not written to.
+// Requests, among them the one to go down, are answered until endRemote.
 func (r *remote) freeze(down bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = down
 }
 
-// endRemote lets clients that wait for the lab's end read it.
+// endRemote stops listening, and waits until clients have read that the lab is down.
 func (d *daemon) endRemote() {
 	r := &d.remote
 	r.mu.Lock()
@@ -432,7 +433,7 @@ func (d *daemon) endRemote() {
 	}
 }
 
-// changeToken makes another token.
+// changeToken replaces a token, or removes the one for reading.
 func (d *daemon) changeToken(req TokenRequest) error {
 	if req.Remove && !req.ReadOnly {
 		return errors.New("only the token for reading can be removed alone; trivet api off ends both")
@@ -475,16 +476,16 @@ func (d *daemon) changeToken(req TokenRequest) error {
 	return nil
 }
 
-// remoteNever begins the paths that are answered on the lab's socket alone: what decides who is let
-// in over TCP, so that who has stolen a token is out when it is changed; what the daemons of a
-// lab's parts and their head say to each other; and what is for people who look into the daemon.
+// remoteNever lists prefixes of paths that are answered on the lab's socket alone: those that
+// decide who has access over TCP, so that a stolen token loses its access once it is changed; those
+// between the daemons of a lab's parts and their head; and those for debugging.
 var remoteNever = []string{remotePath, "/v1/part/", "/debug/"}
 
 // remoteWrites are requests that change something although they are GETs: a capture gives links
 // devices, and shows what packets carry.
 var remoteWrites = []string{"/v1/capture"}
 
-// byRemote answers requests that came over TCP, and notes those that may change something.
+// byRemote answers requests that came over TCP, and logs those that may change something.
 func (d *daemon) byRemote(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key, _ := bearer.Of(r)
@@ -505,7 +506,7 @@ func (d *daemon) byRemote(next http.Handler) http.Handler {
 	})
 }
 
-// refusedRemote notes clients without a token, once a minute.
+// refusedRemote logs clients without a token, at most once a minute.
 func (d *daemon) refusedRemote(from netip.Addr) {
 	s := &d.remote.strangers
 	s.mu.Lock()

@@ -79,7 +79,7 @@ func Resume(ctx context.Context, name string, each func(Progress)) (*Client, err
 	return client, client.Follow(ctx, each)
 }
 
-// dies says whether the lab's daemon, which still runs, is about to end: one that has been killed
+// dies says whether the lab's daemon, which still has a process, is about to end: after a kill it
 // no longer answers, and is soon gone.
 func (s State) dies(ctx context.Context) bool {
 	ctx, cancel := patience.KilledEnd.Context(ctx)

@@ -22,8 +22,8 @@ func (d *daemon) setState(change func(*State)) {
 	d.shown.state.Store(&s)
 }
 
-// target is what makes the lab; nil before it begins to come up. The caller has locked changing,
-// except for methods documented as callable at any time.
+// target makes the lab; nil before it begins to come up. The caller has locked changing, except for
+// methods documented as callable at any time.
 func (d *daemon) target() Target {
 	if t := d.shown.target.Load(); t != nil {
 		return *t

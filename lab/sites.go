@@ -25,20 +25,20 @@ type Spread interface {
 	// PartAt returns the daemon of the part at another site; nil if there is no such site. It may
 	// be called at any time.
 	PartAt(site string) *Client
-	// DeviceOf returns the connection to the device that a node is, if that is one without a
-	// daemon, which can run programs over SSH alone; nil for any other node. It may be called at
-	// any time.
+	// DeviceOf returns the SSH connection to a node that is a device without a daemon, which can
+	// only run programs; nil for any other node. It may be called at any time.
 	DeviceOf(node string) (*site.Login, error)
 	// Away says whether there is no connection to a site now. It may be called at any time.
 	Away(site string) bool
-	// Sites says what is known of the other sites, and asks them what time it is.
+	// Sites reports on the other sites, and asks them for the time.
 	Sites(context.Context) Sites
-	// Counters are those of the devices at all other sites: see State.Counters.
+	// Counters returns the counters of the devices at all other sites: see State.Counters.
 	Counters(context.Context) (map[string]counters.Port, error)
-	// BeginWatch lets the other sites watch themselves, until EndWatch with what it returned.
+	// BeginWatch has the other sites watch themselves, until EndWatch is called with the number
+	// that it returns.
 	BeginWatch(context.Context) (int, error)
 	EndWatch(context.Context, int) (map[string]environment.SiteUsage, error)
-	// Logs are ReadLogs of the other sites, by site.
+	// Logs returns the ReadLogs of the other sites, by site.
 	Logs(ctx context.Context, read map[string]map[string]int64) map[string]SiteLogs
 	// RunStarts runs the start commands of nodes elsewhere that have not run yet.
 	RunStarts(context.Context) error
@@ -82,7 +82,7 @@ func (s *Sites) ClocksApart(from, to string) (c Clock, known bool) {
 	return c, true
 }
 
-// Carried is what was measured of what carries the links between two sites: a tunnel like theirs,
+// Carried is a measurement of the network between two sites, by a tunnel like those of links,
 // without impairments.
 type Carried struct {
 	Sites     [2]string     `json:"sites"`

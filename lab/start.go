@@ -30,7 +30,7 @@ import (
 var Defaults = topology.Defaults{Datapath: topology.Bridge, Controlled: topology.Embedded, Foreign: topology.OVS,
 	Controller: topology.ControllerTrivet}
 
-// Supported says what a resolved topology requires that this build does not have.
+// Supported says what a resolved topology requires and this build does not have.
 func Supported(t *topology.Topology) error {
 	var p topology.Problems
 	for _, n := range t.Nodes {
@@ -46,8 +46,8 @@ func Supported(t *topology.Topology) error {
 	return append(append(p, datapath.Refuses(t)...), foreign.Check(t)...).Err()
 }
 
-// checkSessions says why a switch cannot talk to its controllers: the OpenFlow version that it is
-// allowed, or two controllers that are the same one.
+// checkSessions says why a switch cannot connect to its controllers: the OpenFlow version that it
+// may use, or two controllers with the same address.
 func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node) {
 	if kind := n.Datapath.Kind(); len(n.OpenFlow) > 0 && !slices.Contains(n.OpenFlow, "1.3") {
 		const hint = "allow it: openflow: 1.3, or leave openflow out"
@@ -79,8 +79,8 @@ func checkSessions(p *topology.Problems, t *topology.Topology, n *topology.Node)
 	}
 }
 
-// Installed says what a user's resolved topology needs, in programs and cores, that this machine
-// lacks.
+// Installed says which programs and processor cores a user's resolved topology needs and this
+// machine lacks.
 func Installed(t *topology.Topology, owner int) error {
 	return errors.Join(foreign.Installed(t, foreign.PlacesOf(owner)), clusterLacks(t), datapath.Lacks(t),
 		here().Check(t))
@@ -112,7 +112,7 @@ func Start(ctx context.Context, state State, each func(Progress)) (*Client, erro
 		return nil, state.failed(err)
 	}
 	undone := make(chan struct{})
-	whole := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C undoes what there is
+	whole := context.AfterFunc(ctx, func() { // a lab is whole or gone: Ctrl-C undoes everything so far
 		defer close(undone)
 		_ = client.Down(context.Background(), func(Progress) {})
 	})
@@ -187,7 +187,7 @@ func discard(name string) error {
 }
 
 // failed adds to the reason why a lab is not up whether something of it is left. If its daemon has
-// not begun, what there is is removed.
+// not begun, failed removes the remains.
 func (s State) failed(why error) error {
 	if mine, err := lock(context.Background(), s.Name); err == nil {
 		if now, err := read(s.Name); err == nil && now.PID == 0 && now.Created.Equal(s.Created) {

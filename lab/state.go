@@ -68,7 +68,7 @@ type State struct {
 	Left Status `json:"-"` // of an Orphaned lab: its status when its daemon died; empty if unknown
 }
 
-// File is the file that the topology came from.
+// File is the file that the topology was read from.
 func (s *State) File() string {
 	if filepath.IsAbs(s.Source) {
 		return s.Source
@@ -101,7 +101,7 @@ func Dir(name string) string { return filepath.Join(RunDir(), name) }
 // Socket is where the lab's daemon listens.
 func (s State) Socket() string { return filepath.Join(Dir(s.Name), "daemon.sock") }
 
-// The state file is root's, and is what root acts on. The lab's owner gets a copy to read.
+// The state file belongs to root, who acts on it. The lab's owner gets a copy to read.
 func stateFile(name string) string { return filepath.Join(Dir(name), "state.json") }
 func ownerFile(name string) string { return filepath.Join(Dir(name), "owner.json") }
 
@@ -217,8 +217,8 @@ func Load(name string) (State, error) {
 	return read(name) // the daemon may have recorded itself meanwhile
 }
 
-// justBegun says whether a lab without a daemon may be coming up. Only root can be sure, by the
-// lock.
+// justBegun says whether a lab without a daemon may be just coming up. Only root can tell for
+// certain, by the lock.
 func (s State) justBegun() bool {
 	began := s.Created
 	if info, err := os.Stat(Dir(s.Name)); err == nil && began.IsZero() {
@@ -352,8 +352,8 @@ func Anothers(name string) (owner string, yes bool) {
 	return ownerOf(name), true
 }
 
-// OwnName is what the user's lab is called by default: where the name is that of another user's
-// lab, with the user's own behind it.
+// OwnName is the default name of the user's lab: the name itself, or if another user's lab has it,
+// the name followed by the user's own.
 func OwnName(name string) string {
 	if _, taken := Anothers(name); !taken {
 		return name
@@ -362,7 +362,7 @@ func OwnName(name string) string {
 	return CleanName(name[:min(len(name), max(1, 40-len(behind)))] + behind)
 }
 
-// Otherwise says what a user can do about a name that a lab has.
+// Otherwise says what a user can do if a lab has the name already.
 func Otherwise(name string) string {
 	if owner, yes := Anothers(name); yes {
 		return "it is " + owner + "'s; choose another name"
@@ -370,8 +370,8 @@ func Otherwise(name string) string {
 	return "choose another name, or take it down:  trivet down " + name
 }
 
-// Choose returns the lab of that name; with no name, the only one there is, or of those of several
-// users the only one that is the user's own.
+// Choose returns the lab of that name; without a name, the only lab, or if there are several users'
+// labs, the only one of the user's own.
 func Choose(name string) (State, error) {
 	if name != "" {
 		s, err := Load(name)
@@ -428,8 +428,8 @@ func (s State) KillDaemon() error {
 	return s.waitDead()
 }
 
-// waitDead waits until a dead daemon has let go of its files and devices: a process becomes a
-// zombie when its first thread ends, while its other threads may still hold them.
+// waitDead waits until a dead daemon has released its files and devices: a process becomes a zombie
+// when its first thread ends, while its other threads may still hold them.
 func (s State) waitDead() error {
 	for ends := patience.ProcessEnd.Begin(); !ends.Over(); time.Sleep(5 * time.Millisecond) {
 		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", s.PID))

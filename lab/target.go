@@ -11,9 +11,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Target is what makes a lab and answers for it: on this machine, target/local. Its methods are
-// called one at a time, by a caller that has locked daemon.changing, except for those that say
-// otherwise where they are implemented; they are documented there, too.
+// Target makes a lab and answers for it: on this machine, target/local does. Its methods are called
+// one at a time, with daemon.changing locked, except for those whose implementation says otherwise;
+// the implementations also document them.
 type Target interface {
 	life
 	runner
@@ -21,8 +21,8 @@ type Target interface {
 	looks
 }
 
-// life is how a lab comes into being, changes and is let go. A change that fails is undone; the
-// error ErrHalf says that this failed, too.
+// life is how a lab comes up, changes and is released. A change that fails is undone; the error
+// ErrHalf says that undoing it failed as well.
 type life interface {
 	Topology() *topology.Topology
 	Up(context.Context, *topology.Topology, Stage) error
@@ -30,10 +30,10 @@ type life interface {
 	TakeOver() // ends Resume
 	Apply(context.Context, *topology.Topology, Stage) error
 	SetLink(ctx context.Context, index int, c topology.LinkChange) error
-	Announce(context.Context, []topology.OwnedAddress) error // once packets get where they should
-	// Likewise: of nodes that make theirs of router advertisements.
+	Announce(context.Context, []topology.OwnedAddress) error // once packets are delivered
+	// Also then: waits for nodes that derive addresses from router advertisements.
 	WaitAddresses(context.Context) error
-	Again(ctx context.Context, node string) error              // makes one anew that has ended
+	Again(ctx context.Context, node string) error              // remakes a node that has ended
 	Replaced(*topology.Topology) (gone, made []*topology.Node) // by Apply
 	CheckSwitches() error                                      // before Apply
 	Heal(context.Context) error
@@ -59,7 +59,7 @@ type runner interface {
 	EndProgram(name string) error
 }
 
-// switches ties switches to controllers, and waits for what controllers tell them.
+// switches connects switches to controllers, and waits for what controllers do to them.
 type switches interface {
 	Control(socket string, meet func(name string, join func(datapath.Peer) datapath.Session) error)
 	Controllers(context.Context) ([]datapath.SwitchStatus, error)
@@ -76,7 +76,7 @@ type looks interface {
 	Dead() []string
 	Remarks() []string
 	Present(ctx context.Context, nodes []string) ([]Present, error)
-	Addresses(ctx context.Context, nodes []string) ([]Present, error) // nothing else of them
+	Addresses(ctx context.Context, nodes []string) ([]Present, error) // nothing but addresses
 	Devices() map[string]string
 	Accelerators() map[string]string // of virtual machines here, by node
 	Drops(context.Context) ([]datapath.Drop, error)
@@ -93,10 +93,10 @@ type looks interface {
 	Look(index int, see func(frame []byte)) (mirrored bool, done func())
 }
 
-// Stage is told how far a stage has got. It is called from several goroutines.
+// Stage reports the progress of a stage. It is called from several goroutines.
 type Stage func(stage string, done, total int)
 
-// Hooks are what a target tells who has begun it.
+// Hooks are a target's callbacks to its owner.
 type Hooks struct {
 	// OnFabric is called when the switches' namespace exists but no switches do: programs can now
 	// be started beside them.
@@ -106,15 +106,15 @@ type Hooks struct {
 	OnUndo func()
 
 	// OnEnd is called when a routing daemon or Open vSwitch has ended by itself, or another machine
-	// is lost or back; OnLoop when packets come back to an embedded switch. They must return soon,
+	// is lost or back; OnLoop when packets loop back to an embedded switch. They must return soon,
 	// and not call the lab, which may be changing and wait for the caller.
 	OnEnd, OnLoop func(what string)
 
-	// OnAgain is called when a node that has ended is to be made anew, if it still has: see Again.
-	// It must not wait for that.
+	// OnAgain is called when a node has ended and is to be remade: see Again. It must not wait for
+	// that.
 	OnAgain func(node string)
 
-	// ByHand says whose a flow entry is: see datapath.Running.
+	// ByHand says whether a flow entry was made by hand: see datapath.Running.
 	ByHand func(cookie uint64) (again uint64, is bool)
 }
 
@@ -127,25 +127,26 @@ type Maker struct {
 	Begin  func(State, Hooks) (Target, error)
 	Remove func(s State, progress Stage, lost func(string)) error
 
-	// Of OnThisMachine alone. Check says what a resolved topology needs that this machine does not
-	// have, before anything is made. Room returns a topology whose management network, if nobody
-	// has chosen its subnet, has one that this machine does not use; what the lab is now (nil:
-	// nothing) it stays.
+	// Only OnThisMachine has these. Check says what a resolved topology needs and this machine
+	// lacks, before anything is made. Room returns the topology with a subnet for the management
+	// network that this machine does not use, if nobody has chosen one; if the lab is up already
+	// (now is not nil), it keeps its subnet.
 	Check func(*topology.Topology) error
 	Room  func(t, now *topology.Topology) (*topology.Topology, error)
 }
 
-// remover is a target that removes its lab over what it holds, as connections to other machines. It
-// is called once the target is closed, and again if that fails; the maker's Remove does the same
-// for a target whose process has died.
+// remover is a target that needs what it holds, such as connections to other machines, to remove
+// its lab. It is called once the target is closed, and again if that fails. The maker's Remove does
+// the same for a target whose process has died.
 type remover interface {
 	Remove(s State, progress Stage, lost func(string)) error
 }
 
-// Targets are the makers by the Target of a lab's state. A package that has one adds it, in init.
+// Targets are the makers, by State.Target. Packages add theirs in init.
 var Targets = map[string]Maker{}
 
-// maker is that of a lab. One that was killed before its state was written has nothing elsewhere.
+// maker returns the maker of a lab. A lab whose daemon was killed before its state was written has
+// nothing on other machines.
 func (s State) maker() Maker {
 	if m, ok := Targets[s.Target]; ok {
 		return m
@@ -153,7 +154,7 @@ func (s State) maker() Maker {
 	return here()
 }
 
-// here is the target of this machine, which each lab has a part of.
+// here is the maker for this machine, which has a part of every lab.
 func here() Maker {
 	m, ok := Targets[OnThisMachine]
 	if !ok {

@@ -13,11 +13,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Links between switches need no devices, and packets go around those that there are, until
-// somebody names one: in a command in a switch, or to a tool on the machine, as with Mininet,
-// where switches' ports are devices of the machine.
+// Links between switches need no devices, and even where a link has some, packets may bypass them,
+// until somebody names a device: in a command in a switch, or to a tool on the machine, as with
+// Mininet, where switches' ports are devices of the machine.
 
-// ToolRequest is what a program that stands for a tool (target/local/tools.go) asks.
+// ToolRequest is what the stand-in for a tool (target/local/tools.go) asks the daemon.
 type ToolRequest struct {
 	Namespace uint64   `json:"namespace" doc:"The number of the network namespace that it is in"`
 	Words     []string `json:"words" doc:"The tool's arguments"`
@@ -25,7 +25,7 @@ type ToolRequest struct {
 	Queues    bool     `json:"queues,omitempty" doc:"Say what waits at delay lines"`
 }
 
-// ToolAnswer says what it is to do.
+// ToolAnswer tells the stand-in what to do.
 type ToolAnswer struct {
 	Side   ToolSide    `json:"side" doc:"Where it is"`
 	Node   string      `json:"node,omitempty" doc:"On the machine: the switch that has the device that is named, or any if all are asked for; none: they are the machine's own"`
@@ -33,7 +33,7 @@ type ToolAnswer struct {
 	Queues []LineQueue `json:"queues,omitempty"`
 }
 
-// ToolSide is a side from which devices are looked at.
+// ToolSide says in which kind of namespace a tool was called.
 type ToolSide string
 
 const (
@@ -43,7 +43,7 @@ const (
 	Elsewhere  ToolSide = "elsewhere"
 )
 
-// registerTools adds what tools ask to the API.
+// registerTools adds the requests of stand-ins for tools to the API.
 func registerTools(api huma.API, d *daemon) {
 	huma.Post(api, "/v1/tool", func(ctx context.Context, in *body[ToolRequest]) (*body[ToolAnswer], error) {
 		a, err := d.tool(in.Body)
@@ -51,7 +51,7 @@ func registerTools(api huma.API, d *daemon) {
 	}, summary("Of a tool that is asked about network devices: where those are that its arguments name, which are made if there are none"))
 }
 
-// Tool asks what a program that stands for a tool is to do.
+// Tool asks what the stand-in for a tool is to do.
 func (c *Client) Tool(ctx context.Context, r ToolRequest) (ToolAnswer, error) {
 	return call[ToolAnswer](ctx, c, "POST", "/v1/tool", r)
 }
@@ -61,7 +61,7 @@ func (d *daemon) tool(r ToolRequest) (a ToolAnswer, err error) {
 		return a, err
 	}
 	t := d.target().Topology()
-	// Files.
+	// Arguments with slashes are files.
 	names := namesIn(slices.DeleteFunc(slices.Clone(r.Words), func(w string) bool { return strings.Contains(w, "/") }))
 	var hosts []string
 	for _, e := range namedEnds(t, names, r.Queues && r.All) {
@@ -118,14 +118,14 @@ func namesIn(words []string) map[string]bool {
 	return out
 }
 
-// A namedEnd is an end of a link that is named by its device.
+// A namedEnd is an end of a link whose device was named.
 type namedEnd struct {
 	link     int
 	node     string
-	forwards bool // the node is a switch, or forwards among switches: its devices are with theirs
+	forwards bool // it is a switch, or its devices are among the switches'
 }
 
-// namedEnds finds the ends of links that names name, or all.
+// namedEnds finds the ends of links whose devices names contains; all finds every end.
 func namedEnds(t *topology.Topology, names map[string]bool, all bool) (out []namedEnd) {
 	if len(names) == 0 && !all {
 		return nil
@@ -147,9 +147,9 @@ func namedEnds(t *topology.Topology, names map[string]bool, all bool) (out []nam
 	return out
 }
 
-// naming returns a topology in which links have devices if names name one of a switch's, or of all
-// switches; the topology itself if all of these have; and a switch of these, "" if there is none. A
-// switch itself may have a device, which is called as it is.
+// naming returns a topology in which the links whose devices at switches are in names (all: every
+// link of switches) have devices, and a switch whose device was named, or "". If no link has to
+// change, it returns t itself. A switch may also have a device by its own name.
 func naming(t *topology.Topology, names map[string]bool, all bool,
 	here func(node string) bool) (*topology.Topology, string) {
 	node, out := "", t
@@ -177,7 +177,8 @@ func naming(t *topology.Topology, names map[string]bool, all bool,
 	return out, node
 }
 
-// name gives links devices as naming does, for as long as the lab lives, and returns such a switch.
+// name gives links devices as naming does, for the rest of the lab's life, and returns such a
+// switch.
 func (d *daemon) name(names map[string]bool, all bool) (node string, err error) {
 	here := func(node string) bool { return d.partOf(node) == nil }
 	was := d.target().Topology()
@@ -199,8 +200,8 @@ func (d *daemon) name(names map[string]bool, all bool) (node string, err error) 
 	return node, d.follow()
 }
 
-// nameFor gives links the devices that a command in a node names, if it is a switch. The command is
-// run in any case: it says itself what it lacks.
+// nameFor gives links the devices that a command in a node names, if the node is a switch. The
+// command is run in any case: it reports itself what is missing.
 func (d *daemon) nameFor(node string, command []string) {
 	if n := d.target().Topology().Node(node); n == nil || !n.IsDatapath() {
 		return
@@ -210,8 +211,8 @@ func (d *daemon) nameFor(node string, command []string) {
 	}
 }
 
-// nameAhead gives links of a topology the devices that start commands in switches name, and those
-// that were named before.
+// nameAhead gives links the devices that start commands in switches name, and those that had
+// devices before.
 func nameAhead(t, before *topology.Topology) *topology.Topology {
 	var words []string
 	for _, n := range t.Nodes {

@@ -27,10 +27,10 @@ import (
 	"trivet.dev/trivet/internal/version"
 )
 
-// Members are upgraded one after the other. Each ends by SIGTERM, on which it hands its switches
-// over to the others, and is started with the new program by its keeper. So there is nothing to
-// clean up when the daemon dies meanwhile: the next one takes over what runs, and starts what does
-// not, with the program that is written down.
+// Members are upgraded one after the other. Each ends on SIGTERM, which makes it hand its switches
+// over to the others, and its keeper starts it with the new program. So there is nothing to clean
+// up when the daemon dies meanwhile: the next one takes over the members that run, and starts the
+// others with the program that is recorded.
 
 // UpgradeRequest asks for members of a lab's cluster to run another program.
 type UpgradeRequest struct {
@@ -38,7 +38,7 @@ type UpgradeRequest struct {
 	Members []string `json:"members,omitempty"` // none: all
 }
 
-// UpgradeStep is something that has become of a member, or the end of an upgrade.
+// UpgradeStep is a step of a member's upgrade, or the end of an upgrade.
 type UpgradeStep struct {
 	Member   string  `json:"member,omitempty"`
 	What     string  `json:"what,omitempty"` // one of those below
@@ -51,7 +51,7 @@ type UpgradeStep struct {
 	End      bool    `json:"end,omitempty"` // Problem says how
 }
 
-// What becomes of a member.
+// Steps of a member's upgrade.
 const (
 	UpgradeBegun = "begun"
 	UpgradeDone  = "upgraded"
@@ -61,16 +61,16 @@ const (
 
 const upgradePath = "/v1/cluster/upgrade"
 
-// executable is what a member is started from, in place of the daemon's own.
+// executable is the program that a member is started from, in place of the daemon's own.
 type executable struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
 
-	file *os.File // remains what it is when another takes its path
+	file *os.File // stays the same file when another takes its path
 }
 
-// openProgram opens a program with the rights of a lab's owner, as a daemon of root's is told its
-// path by that user.
+// openProgram opens a program with the rights of a lab's owner, as that user has named its path to
+// a daemon that runs as root.
 func openProgram(owner int, path string) (*executable, error) {
 	var f *os.File
 	err := asuser.As(owner, func() (err error) {
@@ -99,20 +99,20 @@ func newProgram(f *os.File, path string) (*executable, error) {
 	return &executable{Path: path, SHA256: hex.EncodeToString(h.Sum(nil)), file: f}, nil
 }
 
-// open gives the program for one start of it; without one, that of the daemon.
+// open returns the program's file for one start; p may be nil, which means the daemon's program.
 func (p *executable) open() (*os.File, error) {
 	if p == nil {
 		return os.Open("/proc/self/exe")
 	}
-	defer runtime.KeepAlive(p.file) // which would be closed else, should another program take its place now
+	defer runtime.KeepAlive(p.file) // not closed if another program takes its place
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", p.file.Fd()))
 }
 
-// mostVersion bounds what is read of a program that says its version.
+// mostVersion limits, in bytes, what is read when a program is asked for its version.
 const mostVersion = 4 << 10
 
-// version asks a program for its version, as the user that it is to run as: what cannot run is
-// found before anything ends.
+// version asks a program for its version, as the user that it is to run as, so that a program that
+// cannot run is found before any member ends.
 func (p *executable) version(m *member) (string, error) {
 	cmd, err := m.commandOf(p, []string{"--version"})
 	if err != nil {
@@ -131,11 +131,11 @@ func (p *executable) version(m *member) (string, error) {
 	stop := patience.Version.AfterFunc(func() {
 		late.Store(true)
 		kill()
-		out.Close() // whoever has left its process group may hold the other end
+		out.Close() // a process outside its group may hold the other end
 	})
 	text, err := io.ReadAll(io.LimitReader(out, mostVersion))
 	stop()
-	kill() // what it may have left; it has nothing more to say
+	kill() // processes that it may have left
 	_ = cmd.Wait()
 	if late.Load() {
 		return "", fmt.Errorf("%s has not said its version, by --version, within %s", p.Path, patience.Version)
@@ -149,7 +149,7 @@ func (p *executable) version(m *member) (string, error) {
 
 func (c *cluster) programsFile() string { return filepath.Join(c.dir, "programs.json") }
 
-// recorded are the programs that members are to be started from, where it is not the daemon's.
+// recorded returns the programs of the members that do not use the daemon's own, by member.
 func (c *cluster) recorded() (map[string]executable, error) {
 	out := map[string]executable{}
 	text, err := os.ReadFile(c.programsFile())
@@ -162,7 +162,8 @@ func (c *cluster) recorded() (map[string]executable, error) {
 	return out, err
 }
 
-// setProgram has a member be started from a program from now on, also by the next daemon.
+// setProgram sets and records the program that a member is started from next, also by a later
+// daemon.
 func (c *cluster) setProgram(m *member, p *executable) error {
 	all, err := c.recorded()
 	if err != nil {
@@ -182,8 +183,8 @@ func (c *cluster) setProgram(m *member, p *executable) error {
 	return err
 }
 
-// findProgram has a member that is not running be started from the program that is written down, if
-// that is still there; else from the daemon's own.
+// findProgram has a member that is not running started from the recorded program, if that still
+// exists; else from the daemon's own.
 func (c *cluster) findProgram(d *daemon, m *member) {
 	all, err := c.recorded()
 	is, recorded := all[m.called]
@@ -205,7 +206,7 @@ func (c *cluster) findProgram(d *daemon, m *member) {
 	m.program.Store(p)
 }
 
-// keepProgram has a member that runs be started again, if it ends, from the program that it runs.
+// keepProgram has a member that runs restarted, if it ends, from the program that it runs now.
 func (c *cluster) keepProgram(m *member) error {
 	running := m.process()
 	if running == nil {
@@ -237,8 +238,8 @@ func (c *cluster) keepProgram(m *member) error {
 	return c.setProgram(m, p)
 }
 
-// serveUpgrade upgrades members, and tells of each step in a line of JSON. Who stops listening
-// stops it before the next member.
+// serveUpgrade upgrades members, and reports each step in a line of JSON. If the client goes away,
+// the upgrade stops before the next member.
 func (d *daemon) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	var in UpgradeRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestAnswer)).Decode(&in); err != nil {
@@ -271,8 +272,8 @@ type upgrading struct {
 	say     func(UpgradeStep)
 }
 
-// newUpgrade says why members cannot be upgraded, before anything is done. The caller unlocks
-// upgrading of its cluster.
+// newUpgrade checks an upgrade before anything is done; the error says why members cannot be
+// upgraded. The caller unlocks the cluster's upgrading.
 func (d *daemon) newUpgrade(in UpgradeRequest) (*upgrading, error) {
 	if err := d.isUp(); err != nil {
 		return nil, err
@@ -319,7 +320,7 @@ func called(members []*member) (out []string) {
 	return out
 }
 
-// open opens the program, and looks whether it can run.
+// open opens the program, and checks that it can run.
 func (u *upgrading) open(path string) error {
 	p, err := openProgram(u.c.owner, path)
 	if err != nil {
@@ -350,7 +351,8 @@ func (u *upgrading) run(asked context.Context) error {
 	return nil
 }
 
-// stopped says with a reason what is upgraded and what is not.
+// stopped is the error of an upgrade that stopped halfway: it says why, and which members are
+// upgraded.
 func (u *upgrading) stopped(done int, why error) error {
 	text := "no member"
 	if done > 0 {
@@ -360,7 +362,7 @@ func (u *upgrading) stopped(done int, why error) error {
 		strings.Join(called(u.members[done:]), ", "))
 }
 
-// one upgrades a member, or brings it back to the program that it had.
+// one upgrades a member, or returns it to its earlier program if that fails.
 func (u *upgrading) one(m *member) error {
 	begin := time.Now()
 	before, err := u.await(m, "", func(s shared.Status) string { return u.spared(m, s) })
@@ -396,9 +398,8 @@ func (u *upgrading) one(m *member) error {
 	return fails
 }
 
-// restart ends a member, has it be started from a program, and waits until it is whole: another
-// process than the one before, of that version, alive and connected to all switches, each of which
-// has a master.
+// restart ends a member, has it started from a program, and waits until it has recovered: a new
+// process of that version is alive and connected to all switches, and each switch has a master.
 func (u *upgrading) restart(m *member, p *executable, version, before string) error {
 	if err := u.c.setProgram(m, p); err != nil {
 		return err
@@ -409,7 +410,7 @@ func (u *upgrading) restart(m *member, p *executable, version, before string) er
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		m.kill() // it stands still, or nobody takes what it has
+		m.kill() // it hangs, or cannot hand over its switches
 		select {
 		case <-ended:
 		case <-u.d.ctx.Done():
@@ -431,8 +432,8 @@ func (u *upgrading) restart(m *member, p *executable, version, before string) er
 	return err
 }
 
-// await waits until nothing is missing any more of what the members know, and returns what they
-// know; with the name of one, what that one knows.
+// await polls the members until missing reports nothing, and returns the status that satisfied it.
+// from names the member to ask; if empty, any member but m is.
 func (u *upgrading) await(m *member, from string, missing func(shared.Status) string) (s shared.Status, err error) {
 	ctx, cancel := patience.MemberWhole.Context(u.d.ctx)
 	defer cancel()
@@ -464,7 +465,7 @@ func (u *upgrading) await(m *member, from string, missing func(shared.Status) st
 	}
 }
 
-// spared says why a member cannot end without a switch that is left without a master.
+// spared says why some switch would have no master if a member ended.
 func (u *upgrading) spared(m *member, s shared.Status) string {
 	if len(u.c.list()) == 1 || memberOf(s, m.called).Mastered == 0 && !memberOf(s, m.called).Alive {
 		return "" // there is nobody to wait for, or nothing to lose
@@ -477,7 +478,8 @@ func (u *upgrading) spared(m *member, s shared.Status) string {
 	return incomplete(s, m.called)
 }
 
-// incomplete says what members, but one, lack: connections to switches, or masters of them.
+// incomplete says which connections to switches, or masters of them, are missing; the member but is
+// ignored.
 func incomplete(s shared.Status, but string) string {
 	if s.Problem != "" {
 		return "member " + s.Member + ": " + s.Problem
@@ -504,11 +506,10 @@ func memberOf(s shared.Status, name string) shared.MemberStatus {
 	return shared.MemberStatus{}
 }
 
-// giveBack makes a member the master again of the switches that it had, as far as it is possible,
-// and returns how many others have kept: that is no defect, and the scheduling centre sees to it
-// that nobody has too much.
+// giveBack makes a member the master again of the switches that it had, as far as possible, and
+// returns how many stay with others: that is no defect, as the scheduling centre balances the load.
 func (u *upgrading) giveBack(m *member, before shared.Status) (away int) {
-	asked := map[string]bool{} // and whether the member has heard of it
+	asked := map[string]bool{} // true once the member has heard of it
 	ctx, cancel := patience.MemberAnswer.Context(u.d.ctx)
 	defer cancel()
 	for _, x := range before.Switches {
@@ -523,7 +524,7 @@ func (u *upgrading) giveBack(m *member, before shared.Status) (away int) {
 		}
 	}
 	refused, coming := away, 0
-	_, _ = u.await(m, m.called, func(s shared.Status) string { // what does not come is counted
+	_, _ = u.await(m, m.called, func(s shared.Status) string { // what stays is counted
 		away, coming = refused, 0
 		for _, x := range s.Switches {
 			heard, ok := asked[x.Switch]

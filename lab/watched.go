@@ -15,12 +15,12 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// ThisProgram is a command that runs this program in a node, at whichever site that is, and
-// whatever it is called there: exec resolves it in the daemon's own process.
+// ThisProgram runs this program in a node, at any site and under any name: exec resolves it in the
+// daemon's own process.
 const ThisProgram = "/proc/self/exe"
 
-// Counters reads what the devices of the lab's namespaces on this machine have counted: that of the
-// switches, and those of nodes that have their own.
+// Counters reads the counters of devices in the lab's namespaces on this machine: the switches',
+// and those of nodes that have their own.
 func (s State) Counters() map[string]counters.Port {
 	dir := filepath.Join(Dir(s.Name), "ns")
 	spaces := map[string]string{filepath.Join(dir, "fabric"): ""}
@@ -31,12 +31,12 @@ func (s State) Counters() map[string]counters.Port {
 	return counters.In(spaces)
 }
 
-// watchedNodes is the most nodes whose cgroups are watched one by one: each look reads a file for
-// each.
+// watchedNodes is up to how many nodes their cgroups are watched one by one: each poll reads a file
+// for each.
 const watchedNodes = 64
 
-// Watched names what of the lab is on this machine: its daemon, and the cgroups of what runs
-// besides: nodes, Open vSwitch, controllers.
+// Watched names what belongs to the lab on this machine: its daemon, and the cgroups of nodes, Open
+// vSwitch and controllers.
 func (s State) Watched(groups cgroup.Hierarchies) environment.WatchOptions {
 	o := environment.WatchOptions{Processes: []environment.Process{{Name: "daemon", PID: s.PID}},
 		Own: []string{"/" + cgroup.Group(s.Name)}}
@@ -61,14 +61,14 @@ func (s State) Watched(groups cgroup.Hierarchies) environment.WatchOptions {
 	return o
 }
 
-// watches are what a part does for its head while that measures: it watches its own machine.
+// watches are the measurements of its own machine that a part runs for its head.
 type watches struct {
 	mu   sync.Mutex
 	last int
 	open map[int]*environment.Watch
 }
 
-// mostWatches bounds those that nobody has ended, as when the head was killed.
+// mostWatches limits the measurements that nobody has ended, as when the head was killed.
 const mostWatches = 8
 
 func (d *daemon) beginWatch() (int, error) {
@@ -122,7 +122,8 @@ func (d *daemon) spread() (Spread, error) {
 	return nil, errOneSite
 }
 
-// PartCounters are State.Counters of a part, BeginPartWatch and EndPartWatch watch its machine.
+// PartCounters returns the State.Counters of a part; BeginPartWatch and EndPartWatch watch its
+// machine.
 func (c *Client) PartCounters(ctx context.Context) (map[string]counters.Port, error) {
 	return call[map[string]counters.Port](ctx, c, "GET", "/v1/part/counters", nil)
 }
@@ -135,22 +136,22 @@ func (c *Client) EndPartWatch(ctx context.Context, id int) (environment.Usage, e
 	return call[environment.Usage](ctx, c, "POST", fmt.Sprintf("/v1/part/watch/%d/end", id), nil)
 }
 
-// Counters are those of all sites but the head.
+// Counters returns the counters of all sites but the head.
 func (c *Client) Counters(ctx context.Context) (map[string]counters.Port, error) {
 	return call[map[string]counters.Port](ctx, c, "GET", "/v1/sites/counters", nil)
 }
 
-// BeginWatch lets all sites but the head watch themselves until EndWatch.
+// BeginWatch has all sites but the head watch themselves until EndWatch.
 func (c *Client) BeginWatch(ctx context.Context) (int, error) {
 	return call[int](ctx, c, "POST", "/v1/sites/watch", nil)
 }
 
-// EndWatch says what the machines of all sites but the head did since BeginWatch.
+// EndWatch returns what the machines of all sites but the head did since BeginWatch.
 func (c *Client) EndWatch(ctx context.Context, id int) (map[string]environment.SiteUsage, error) {
 	return call[map[string]environment.SiteUsage](ctx, c, "POST", fmt.Sprintf("/v1/sites/watch/%d/end", id), nil)
 }
 
-// raw is an answer whose shape the API's description leaves open.
+// raw is an answer whose type the API's description leaves open.
 func raw[T any](v T, err error) (*body[json.RawMessage], error) {
 	if err != nil {
 		return nil, problem(err)

@@ -15,7 +15,7 @@ import (
 type segment struct {
 	ends     []*Endpoint // of hosts and routers, hosts' first, in the order of the nodes
 	routers  []*Endpoint
-	external bool // includes a real interface of the machine, or is a network of others
+	external bool // includes a real interface of the machine, or is somebody else's network
 	prefix   [2]netip.Prefix
 }
 
@@ -33,8 +33,8 @@ func family(a netip.Addr) int {
 }
 
 // segments joins links at switches, in networks and in nodes' bridges and bonds (union-find) and
-// lists the ends of each set, and the nodes' own interfaces there. It notes which ends have their
-// addresses from whoever has the network, unless they are given, and which are in a VRF.
+// lists the ends of each set, and the nodes' own interfaces there. It records which ends get their
+// addresses from the network's owner, unless the topology gives some, and which are in a VRF.
 func (r *resolver) segments() []*segment {
 	joined := disjoint.Sets[int]{}
 	atSwitch, onAir, inNetwork := map[string]int{}, map[string]int{}, map[string]int{}
@@ -151,7 +151,7 @@ func (r *resolver) addresses() {
 	r.segs = segs
 }
 
-// ownAddresses moves what a node says of its addresses to its interfaces.
+// ownAddresses moves a node's own addresses to its interfaces.
 func (r *resolver) ownAddresses(n *Node) {
 	for i, e := range r.ends[n.Name] {
 		switch {
@@ -210,7 +210,7 @@ func (r *resolver) assign(fam int, segs []*segment) {
 		r.assignFlat(fam, p)
 		return
 	}
-	written := map[string]bool{} // routers whose addresses are as written, and get no others
+	written := map[string]bool{} // routers that keep the addresses given, and get no others
 	for _, n := range r.t.Nodes {
 		written[n.Name] = r.t.Routes == RoutesAsWritten && n.Kind == Router &&
 			slices.ContainsFunc(r.ends[n.Name], func(e *Endpoint) bool { return has(e.Addresses, fam) })
@@ -256,7 +256,7 @@ func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[strin
 	}
 	prefix := givenPrefix(all, fam)
 	if !prefix.IsValid() && !slices.ContainsFunc(all, func(e *Endpoint) bool { return !r.fixed[e] }) {
-		return // of one address, as of a loopback device
+		return // has only one address, as that of a loopback device
 	}
 	if !prefix.IsValid() {
 		var ok bool
@@ -268,7 +268,7 @@ func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[strin
 	}
 	s.prefix[fam] = prefix
 	next := prefix.Addr()
-	if prefix.Bits() < prefix.Addr().BitLen()-1 { // two routers' network has no address but theirs (RFC 3021, RFC 6164)
+	if prefix.Bits() < prefix.Addr().BitLen()-1 { // two routers' network has no other addresses (RFC 3021, RFC 6164)
 		next = next.Next()
 	}
 	for _, e := range all {
@@ -284,7 +284,7 @@ func (r *resolver) assignSegment(fam int, p *pool, s *segment, written map[strin
 				"subnet %s has too few addresses for %d interfaces, %s is one too many", prefix, len(all), e.Node)
 			return
 		}
-		if p.used[next] = true; !e.Unaddressed { // else left free: the others have theirs whoever gives the addresses
+		if p.used[next] = true; !e.Unaddressed { // else left free, so that other hosts' addresses do not depend on it
 			e.Addresses = append(e.Addresses, address)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // Advertisement is what a router tells the hosts at an interface about itself and its networks: the
 // configuration of router advertisements (RFC 4861, section 6.2.1).
 type Advertisement struct {
-	Off bool `json:"off,omitempty"` // an interface has none, whatever its node says
+	Off bool `json:"off,omitempty"` // no advertisements on an interface, whatever its node says
 
 	Interval Duration `json:"interval,omitempty"` // MaxRtrAdvInterval: 4 s to 1800 s; 0: 10 minutes
 	// AdvDefaultLifetime: whole seconds up to 9000; 0: it is no default router; unset: 3 ×
@@ -22,16 +22,16 @@ type Advertisement struct {
 	Lifetime   *Duration       `json:"lifetime,omitempty"`
 	Preference RoutePreference `json:"preference,omitempty"` // as a default router (RFC 4191); empty: medium
 	Managed    bool            `json:"managed,omitempty"`    // hosts ask a DHCP server for addresses
-	Other      bool            `json:"other,omitempty"`      // and for what else there is
+	Other      bool            `json:"other,omitempty"`      // and for other configuration
 	Prefixes   []netip.Prefix  `json:"prefixes,omitempty"`   // unset: those of the interface's addresses
 	Valid      Duration        `json:"valid,omitempty"`      // AdvValidLifetime, whole seconds; 0: 30 days
 	Preferred  Duration        `json:"preferred,omitempty"`  // AdvPreferredLifetime, whole seconds; 0: 7 days, or Valid
-	MTU        int             `json:"mtu,omitempty"`        // of the link; 0: it is not said
-	DNS        []netip.Addr    `json:"dns,omitempty"`        // servers of names (RFC 8106)
-	Search     []string        `json:"search,omitempty"`     // domains in which names are looked for (RFC 8106)
+	MTU        int             `json:"mtu,omitempty"`        // of the link; 0: not advertised
+	DNS        []netip.Addr    `json:"dns,omitempty"`        // name servers (RFC 8106)
+	Search     []string        `json:"search,omitempty"`     // search domains (RFC 8106)
 }
 
-// RoutePreference says which of several default routers hosts take (RFC 4191, section 2.1).
+// RoutePreference says which of several default routers hosts prefer (RFC 4191, section 2.1).
 type RoutePreference string
 
 const (
@@ -47,7 +47,7 @@ const (
 	preferredLifetime = 7 * 24 * time.Hour
 )
 
-// MaxInterval is the longest time between two advertisements.
+// MaxInterval is the maximum time between two advertisements.
 func (a *Advertisement) MaxInterval() time.Duration {
 	if a.Interval == 0 {
 		return advertiseInterval
@@ -55,12 +55,12 @@ func (a *Advertisement) MaxInterval() time.Duration {
 	return time.Duration(a.Interval)
 }
 
-// MinInterval is the shortest time between two that nobody has asked for.
+// MinInterval is the minimum time between two unsolicited advertisements.
 func (a *Advertisement) MinInterval() time.Duration {
 	return max(a.MaxInterval()*33/100, 3*time.Second)
 }
 
-// RouterLifetime is for how long hosts take the router for a default router.
+// RouterLifetime is for how long hosts use the router as a default router.
 func (a *Advertisement) RouterLifetime() time.Duration {
 	if a.Lifetime != nil {
 		return time.Duration(*a.Lifetime)
@@ -68,8 +68,7 @@ func (a *Advertisement) RouterLifetime() time.Duration {
 	return 3 * a.MaxInterval()
 }
 
-// PrefixLifetimes are for how long hosts have addresses of the prefixes, and for how long they
-// prefer them.
+// PrefixLifetimes are the valid and the preferred lifetimes of addresses of the prefixes.
 func (a *Advertisement) PrefixLifetimes() (valid, preferred time.Duration) {
 	if valid = time.Duration(a.Valid); valid == 0 {
 		valid = validLifetime
@@ -80,7 +79,7 @@ func (a *Advertisement) PrefixLifetimes() (valid, preferred time.Duration) {
 	return valid, min(valid, preferred)
 }
 
-// String is what it says, in the words of a file: "interval 10s, managed".
+// String returns the settings as a file has them: "interval 10s, managed".
 func (a *Advertisement) String() string {
 	var out []string
 	add := func(there bool, format string, args ...any) {
@@ -118,8 +117,7 @@ func (a *Advertisement) clone() *Advertisement {
 	return &c
 }
 
-// Advertises says whether routers of a resolved topology advertise themselves, or nodes take what
-// others advertise.
+// Advertises says whether routers of a resolved topology send advertisements, or nodes accept them.
 func Advertises(t *Topology) bool {
 	for _, l := range t.Links {
 		for i := range l.Ends {
@@ -133,8 +131,8 @@ func Advertises(t *Topology) bool {
 	})
 }
 
-// Unadvertised returns a copy of a topology that is not resolved, in which nobody advertises or
-// takes anything: all addresses and gateways are given, for formats that have no words for others.
+// Unadvertised returns a copy of an unresolved topology without router advertisements: all
+// addresses and gateways are given. It is for formats that cannot express advertisements.
 func Unadvertised(t *Topology) *Topology {
 	t = t.Clone()
 	for _, n := range t.Nodes {
@@ -151,7 +149,7 @@ func Unadvertised(t *Topology) *Topology {
 	return t
 }
 
-// Advertised are the prefixes that a resolved topology has a router advertise at an interface
+// Advertised returns the prefixes that a router of a resolved topology advertises at an interface
 // with these addresses.
 func (a *Advertisement) Advertised(addresses []netip.Prefix) (out []netip.Prefix) {
 	if a == nil || a.Off {
@@ -169,23 +167,23 @@ func (a *Advertisement) Advertised(addresses []netip.Prefix) (out []netip.Prefix
 	return out
 }
 
-// autoconfigurable says whether hosts make an address of a prefix: with an identifier of 64 bits
-// (RFC 4291, section 2.5.1).
+// autoconfigurable says whether hosts derive an address from a prefix: they use an identifier of 64
+// bits (RFC 4291, section 2.5.1).
 func autoconfigurable(p netip.Prefix) bool { return p.Bits() == 64 }
 
-// Autoconfigured says whether an address of the interface is one that the kernel makes itself, of
-// what routers advertise (RFC 4862, section 5.5.3) and its MAC address (RFC 4291, appendix A).
+// Autoconfigured says whether an address of the interface is one that the kernel derives from
+// router advertisements (RFC 4862, section 5.5.3) and the MAC address (RFC 4291, appendix A).
 func (e *Endpoint) Autoconfigured(p netip.Prefix) bool {
 	return e.AcceptsRA() && autoconfigured(e.MAC, p)
 }
 
-// AcceptsRA says whether the interface takes what routers advertise. The topology is resolved.
+// AcceptsRA says whether the interface accepts router advertisements. The topology is resolved.
 func (e *Endpoint) AcceptsRA() bool { return e.AcceptRA != nil && *e.AcceptRA }
 
-// learns says whether the interface has addresses of a family by advertisements only.
+// learns says whether the interface gets its addresses of a family from advertisements only.
 func (e *Endpoint) learns(fam int) bool { return fam == v6 && e.AcceptsRA() }
 
-// Given are the addresses of the interface that are not autoconfigured.
+// Given returns the addresses of the interface that are not autoconfigured.
 func (e *Endpoint) Given() []netip.Prefix {
 	if !e.AcceptsRA() {
 		return e.Addresses
@@ -197,7 +195,7 @@ func autoconfigured(mac MAC, p netip.Prefix) bool {
 	return autoconfigurable(p) && p.Addr().Is6() && !p.Addr().IsLinkLocalUnicast() && p == fromMAC(p, mac)
 }
 
-// fromMAC is the address that a device makes of a prefix of 64 bits.
+// fromMAC returns the address that a device derives from a prefix of 64 bits.
 func fromMAC(p netip.Prefix, m MAC) netip.Prefix {
 	a := p.Masked().Addr().As16()
 	copy(a[8:], []byte{m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})
@@ -209,17 +207,17 @@ var linkLocals = netip.MustParsePrefix("fe80::/64")
 // LinkLocal is the link-local address that a kernel gives a device (RFC 4291, section 2.5.6).
 func LinkLocal(m MAC) netip.Addr { return fromMAC(linkLocals, m).Addr() }
 
-// searchDomain is a name that can be sent (RFC 1035, section 2.3.1).
+// searchDomain matches domain names that can be encoded (RFC 1035, section 2.3.1).
 var searchDomain = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?$`)
 
-// Bounds of what one advertisement can say, so that it fits a packet of 1280 bytes.
+// Limits on one advertisement, so that it fits into a packet of 1280 bytes.
 const (
 	mostPrefixes = 16
 	mostDNS      = 8
 	mostSearch   = 4 // of at most 100 characters each
 )
 
-// advertises checks what a node says of advertisements, and what is said of its own interfaces.
+// advertises checks a node's settings of advertisements, and those of its own interfaces.
 func (v *validator) advertises(n *Node, bad func(hint, format string, args ...any)) {
 	v.advertisement("", n, n.RA, bad)
 	if n.AcceptRA {
@@ -236,7 +234,7 @@ func (v *validator) advertises(n *Node, bad func(hint, format string, args ...an
 	}
 }
 
-// advertisesAt checks what is said of an end of a link. Its node is nil if there is none.
+// advertisesAt checks the settings of an end of a link. n is nil if the end has no node.
 func (v *validator) advertisesAt(n *Node, e *Endpoint, bad func(hint, format string, args ...any)) {
 	of := clip(e.Label()) + ": "
 	switch {
@@ -251,7 +249,7 @@ func (v *validator) advertisesAt(n *Node, e *Endpoint, bad func(hint, format str
 	}
 }
 
-// accepts says which nodes cannot take advertisements.
+// accepts reports nodes that cannot accept advertisements.
 func (v *validator) accepts(of string, n *Node, bad func(hint, format string, args ...any)) {
 	switch {
 	case n.Kind != Host && n.Kind != Router:
@@ -335,7 +333,7 @@ func (v *validator) advertisement(of string, n *Node, a *Advertisement, bad func
 	}
 }
 
-// advertisers moves what nodes say of advertisements to their interfaces.
+// advertisers moves nodes' settings of advertisements to their interfaces.
 func (r *resolver) advertisers() {
 	for _, n := range r.t.Nodes {
 		any := n.RA != nil && !n.RA.Off
@@ -369,7 +367,7 @@ func (r *resolver) advertisers() {
 	}
 }
 
-// canAdvertise says why a node cannot advertise itself, or take advertisements.
+// canAdvertise reports why a node cannot send or accept advertisements.
 func (r *resolver) canAdvertise(n *Node, sends, accepts bool) {
 	switch {
 	case r.t.IPv6 == IPv6Off:
@@ -393,8 +391,8 @@ func (r *resolver) canAdvertise(n *Node, sends, accepts bool) {
 	}
 }
 
-// advertised are the prefixes of which hosts in a segment make addresses, and whether a router
-// there advertises anything. Those that no host can make an address of are told.
+// advertised returns the prefixes from which hosts in a segment derive addresses, and whether a
+// router there advertises anything. It warns of prefixes from which no host can.
 func (r *resolver) advertised(s *segment) (prefixes []netip.Prefix, any bool) {
 	for _, e := range s.routers {
 		if e.RA == nil {
@@ -415,9 +413,9 @@ func (r *resolver) advertised(s *segment) (prefixes []netip.Prefix, any bool) {
 	return prefixes, any
 }
 
-// autoconfigure gives interfaces that take advertisements the addresses that their kernels will
-// make (RFC 4862, section 5.5.3), as far as they are known: a program in a router may advertise
-// others.
+// autoconfigure adds to interfaces that accept advertisements the addresses that their kernels will
+// derive (RFC 4862, section 5.5.3), as far as these are known: a program in a router may advertise
+// other prefixes.
 func (r *resolver) autoconfigure(segs []*segment) {
 	if r.t.IPv6 == IPv6Off {
 		return
@@ -449,8 +447,8 @@ func (r *resolver) autoconfigure(segs []*segment) {
 	}
 }
 
-// mayBeAdvertised says whether something in a segment that the topology does not tell of may
-// advertise itself.
+// mayBeAdvertised says whether something in a segment may send advertisements without the topology
+// saying so.
 func (r *resolver) mayBeAdvertised(s *segment) bool {
 	return s.external || slices.ContainsFunc(slices.Concat(s.routers, s.ends), func(e *Endpoint) bool {
 		n := r.nodes[e.Node]
@@ -458,9 +456,8 @@ func (r *resolver) mayBeAdvertised(s *segment) bool {
 	})
 }
 
-// learntRoutes has routes that lead by neighbours whose network a node learns by advertisements
-// name the device, and say that the neighbour is there (onlink): they are set before anything is
-// learnt.
+// learntRoutes sets the device, and onlink, of routes via neighbours in networks that a node learns
+// from advertisements: the routes are added before anything is learnt.
 func (r *resolver) learntRoutes() {
 	for _, n := range r.t.Nodes {
 		if !slices.ContainsFunc(r.ends[n.Name], (*Endpoint).AcceptsRA) {

@@ -13,17 +13,18 @@ import (
 type Balance struct {
 	By BalanceBy `json:"by,omitempty"`
 
-	// What follows is of BalanceLoad; what is not set is as package routing/balance has it. K1 and
-	// K2 weigh the bandwidth that is used and the flow entries in a link's load, Hysteresis is by
-	// how much the load of a path must be less before traffic moves there, Period how often that is
-	// looked at, and Moves how much moves each time at most.
+	// The following apply to BalanceLoad; unset ones have the defaults of package routing/balance.
+	// K1 and K2 are the weights of the used bandwidth and of the flow entries in a link's load,
+	// Hysteresis is by how much the load of another path must be lower before traffic moves there,
+	// Period is the interval at which loads are compared, and Moves limits how much moves each
+	// time.
 	K1         *Fraction `json:"k1,omitempty"`
 	K2         *Fraction `json:"k2,omitempty"`
 	Period     Duration  `json:"period,omitempty"`
 	Hysteresis *Fraction `json:"hysteresis,omitempty"`
 	Moves      int       `json:"moves,omitempty"`
 
-	// Per is what takes one path.
+	// Per is the unit of traffic that takes one path.
 	Per BalancePer `json:"per,omitempty"`
 
 	// Largest divides what a link carries by the bandwidth of the largest link: the other reading
@@ -31,30 +32,29 @@ type Balance struct {
 	Largest bool `json:"largest,omitempty"`
 }
 
-// BalanceBy is what traffic is spread by.
+// BalanceBy is the criterion by which traffic is spread.
 type BalanceBy string
 
 const (
-	// Over all shortest paths, by the hash of addresses and ports; switches use a tree; the
-	// default.
+	// Over all shortest paths, by a hash of addresses and ports; switches use a tree. The default.
 	BalanceECMP BalanceBy = "ecmp"
 	BalanceOff  BalanceBy = "off" // not at all: one shortest path
-	// What goes to a subnet, or between switches to a host, takes one path, and another one when
-	// that is busy.
+	// Traffic to a subnet, or between switches to a host, takes one path, and moves to another one
+	// when that is busy.
 	BalanceLoad BalanceBy = "load"
 )
 
-// BalancePer is what of the traffic between routing nodes takes one path with BalanceLoad.
+// BalancePer is the unit of traffic between routing nodes that takes one path with BalanceLoad.
 type BalancePer string
 
 const (
 	PerPrefix BalancePer = "prefix" // all that goes to a subnet; the default
-	PerFlow   BalancePer = "flow"   // each connection of TCP, and what UDP sends between two ports
-	PerPart   BalancePer = "part"   // connections whose ports have the same bits, of what goes to a subnet
+	PerFlow   BalancePer = "flow"   // each TCP connection, and UDP traffic between two ports
+	PerPart   BalancePer = "part"   // connections to a subnet whose ports have certain bits in common
 )
 
-// A period's bounds: the controller's own readings are a second apart, and what is looked at less
-// often is not followed.
+// Limits on a period: the controller's own readings are a second apart, and longer periods do not
+// follow the traffic.
 const (
 	minBalancePeriod = Duration(time.Second)
 	maxBalancePeriod = Duration(10 * time.Minute)
@@ -63,7 +63,7 @@ const (
 // balances are the values of BalanceBy.
 var balances = []BalanceBy{BalanceECMP, BalanceOff, BalanceLoad}
 
-// Balancing says what the topology's traffic is spread by.
+// Balancing returns the criterion by which the topology's traffic is spread.
 func (t *Topology) Balancing() BalanceBy {
 	if t.Balance == nil {
 		return BalanceECMP
@@ -71,7 +71,7 @@ func (t *Topology) Balancing() BalanceBy {
 	return cmp.Or(t.Balance.By, BalanceECMP)
 }
 
-// String is the setting as it is written in a file.
+// String returns the setting as written in a file.
 func (b *Balance) String() string {
 	if b == nil {
 		return string(BalanceECMP)

@@ -14,8 +14,8 @@ import (
 type Cluster struct {
 	Members []Member `json:"members"`
 	CPU     CPU      `json:"cpu,omitzero"`     // limit of each member that has none of its own
-	Store   *Server  `json:"store,omitempty"`  // an etcd that exists elsewhere; nil: one of the lab's own
-	Broker  *Server  `json:"broker,omitempty"` // a RabbitMQ that exists elsewhere; nil: one of the lab's own
+	Store   *Server  `json:"store,omitempty"`  // an etcd that is not the lab's; nil: the lab runs its own
+	Broker  *Server  `json:"broker,omitempty"` // a RabbitMQ that is not the lab's; nil: the lab runs its own
 
 	Pos Position `json:"-"`
 }
@@ -29,25 +29,24 @@ type Member struct {
 	Pos Position `json:"-"`
 }
 
-// Server is a server that is used by a lab and is not the lab's. Files are relative to that of the
-// topology.
+// Server is a server that a lab uses but does not run. Its files are relative to the topology's.
 type Server struct {
 	Address     string `json:"address"`
-	CA          string `json:"ca,omitempty"`          // file with the certificates of those who sign the server's
-	Certificate string `json:"certificate,omitempty"` // file with the one that the server asks for
+	CA          string `json:"ca,omitempty"`          // file with the certificates of the authorities for the server's
+	Certificate string `json:"certificate,omitempty"` // file with the client certificate
 	Key         string `json:"key,omitempty"`         // file with its private key
 	Login       string `json:"login,omitempty"`       // file with user:password
 
 	Pos Position `json:"-"`
 }
 
-// MaxMembers is how many members a cluster may have.
+// MaxMembers is the maximum number of members of a cluster.
 const MaxMembers = 16
 
-// memberName is a name that is safe in a file's, in a cgroup's and in a key.
+// memberName matches names that are safe in file names, cgroups and keys.
 var memberName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,23}$`)
 
-// NumberedMembers are n members without names of their own: c1, c2, and so on.
+// NumberedMembers returns n members with default names: c1, c2, and so on.
 func NumberedMembers(n int) []Member {
 	out := make([]Member, n)
 	for i := range out {
@@ -56,7 +55,7 @@ func NumberedMembers(n int) []Member {
 	return out
 }
 
-// Members are those of the topology's cluster; none: there is no cluster.
+// Members returns the members of the topology's cluster; none if it has no cluster.
 func (t *Topology) Members() []Member {
 	if t.Cluster == nil {
 		return nil
@@ -64,7 +63,7 @@ func (t *Topology) Members() []Member {
 	return t.Cluster.Members
 }
 
-// CPUOf is the limit of a member.
+// CPUOf returns the limit of a member.
 func (c *Cluster) CPUOf(m Member) CPU {
 	if m.CPU != (CPU{}) {
 		return m.CPU
@@ -93,7 +92,7 @@ func (c *Cluster) Clone() *Cluster {
 	return &out
 }
 
-// WithoutPositions returns a copy that does not say where in a file it was.
+// WithoutPositions returns a copy without positions in a file.
 func (c *Cluster) WithoutPositions() *Cluster {
 	out := c.Clone()
 	out.Pos = Position{}
@@ -122,7 +121,7 @@ func (c *Cluster) filesFrom(dir string) {
 	}
 }
 
-// String tells clusters apart, for people.
+// String describes the cluster for users; different clusters have different descriptions.
 func (c *Cluster) String() string {
 	if c == nil {
 		return "none"
@@ -167,7 +166,7 @@ func (c *Cluster) SameServers(d *Cluster) bool {
 	return c.Store.named("") == d.Store.named("") && c.Broker.named("") == d.Broker.named("")
 }
 
-// cluster checks a cluster's members; whoever makes labs checks what it says of servers.
+// cluster checks a cluster's members; its servers are checked by whoever makes labs.
 func (v *validator) cluster() {
 	c := v.t.Cluster
 	if c == nil {
@@ -201,7 +200,7 @@ func (v *validator) cluster() {
 	}
 }
 
-// members gives the topology as many members as the user has asked for, if at all.
+// members overrides the number of members if the user has asked for that.
 func (d Defaults) members(t *Topology) {
 	switch {
 	case d.OverrideMembers == 1:
@@ -214,7 +213,7 @@ func (d Defaults) members(t *Topology) {
 	}
 }
 
-// unclustered warns of a cluster that nobody has for a controller.
+// unclustered warns of a cluster that is the controller of no node.
 func (r *resolver) unclustered() {
 	if c := r.t.Cluster; c != nil && !slices.ContainsFunc(r.t.Nodes, func(n *Node) bool {
 		return n.IsDatapath() && slices.Contains(n.Controllers, ControllerTrivet)

@@ -12,13 +12,13 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// TextFile is a text that is in a file of its own beside the topology's, or in that itself.
+// TextFile is a text, either in a file of its own next to the topology's or within that.
 type TextFile struct {
 	File string `json:"file,omitempty"` // as the topology's file names it; "": the text is there
-	Text string `json:"text,omitempty"` // what is in it, once ReadConfig has read it
+	Text string `json:"text,omitempty"` // its content, once ReadConfig has read it
 }
 
-// ParseTextFile reads the name of a file; what has several lines is the text itself.
+// ParseTextFile reads the name of a file; a value of several lines is the text itself.
 func ParseTextFile(s string) TextFile {
 	if strings.Contains(s, "\n") {
 		return TextFile{Text: s}
@@ -26,27 +26,28 @@ func ParseTextFile(s string) TextFile {
 	return TextFile{File: filepath.Clean(s)}
 }
 
-// Written is what ParseTextFile reads it from.
+// Written returns the value from which ParseTextFile reads it.
 func (f TextFile) Written() string { return cmp.Or(f.File, withEnd(f.Text)) }
 
-// ConfigFile is a part of a node's own configuration: in the words of the tool that has it, as a
-// topology has none for it.
+// ConfigFile is a part of a node's own configuration, in the syntax of the tool that reads it:
+// settings that a topology cannot express.
 type ConfigFile struct {
 	Kind string `json:"kind" doc:"One of ConfigKinds"`
 	TextFile
 }
 
-// Limits on files with configurations: none needs more, and a lab's state holds them all.
+// Limits on files with configurations: no configuration needs more, and a lab's state contains them
+// all.
 const (
 	MaxConfigFile = 1 << 20
 	MaxConfig     = 16 << 20 // of all files of a topology
 )
 
-// ConfigKind is a kind of configuration that nodes can have. What reads it from running nodes, and
-// loads it into them, is a Config of package datapath.
+// ConfigKind is a kind of configuration that nodes can have. A Config of package datapath reads it
+// from running nodes, and loads it into them.
 type ConfigKind struct {
 	Name string
-	Help string // what it is, and the program whose words it is in
+	Help string // what it is, and the program whose syntax it has
 	Of   func(*Node) bool
 	Who  string // which nodes have it, in words
 }
@@ -66,7 +67,7 @@ var configKinds = []ConfigKind{
 	{ConfigBIRD, "the router's own configuration of BIRD, as in bird.conf", runs(BIRD), "routers with datapath bird"},
 }
 
-// hasFirewall says whether a node has a kernel's rules for packets to itself.
+// hasFirewall says whether a node has firewall rules of the kernel to itself.
 func hasFirewall(n *Node) bool {
 	return n.Made().Open()
 }
@@ -82,7 +83,7 @@ func configKind(name string) (k ConfigKind, ok bool) {
 	return configKinds[i], true
 }
 
-// ConfigOf returns the text of a kind that a node has; "" is none.
+// ConfigOf returns a node's text of a kind; "" if it has none.
 func (n *Node) ConfigOf(kind string) string {
 	for _, c := range n.Config {
 		if c.Kind == kind {
@@ -94,7 +95,7 @@ func (n *Node) ConfigOf(kind string) string {
 
 func (c ConfigFile) String() string { return c.brief(c.Kind) }
 
-// brief says what a text is and how long, and tells it from others. Where it is does not count.
+// brief describes a text by its kind, its length and a digest, but not by its file.
 func (f TextFile) brief(what string) string {
 	if f.Text == "" {
 		return what
@@ -103,23 +104,24 @@ func (f TextFile) brief(what string) string {
 	return fmt.Sprintf("%s (%s, %x)", what, words.Plural(strings.Count(f.Text, "\n"), "line"), sum[:4])
 }
 
-// errand describes what root does for it.
+// errand describes what root does with it.
 func (c ConfigFile) errand() string { return c.Kind + " of " + c.where() }
 
 func (f TextFile) where() string { return cmp.Or(f.File, "the topology's file") }
 
-// Position is that of a line of the file, or of the text if it has no file of its own.
+// Position returns the position of a line of the file or, if the text is within the topology's
+// file, that of the text.
 func (c ConfigFile) Position(line int) Position {
 	return Position{File: cmp.Or(c.File, "config: "+c.Kind), Line: line}
 }
 
-// HasTexts says whether a node names a file with a text, or has one.
+// HasTexts says whether a node has texts, or names files with texts.
 func (n *Node) HasTexts() bool {
 	return len(n.Config)+len(n.Files) > 0 || n.Guest != nil && n.Guest.UserData != TextFile{}
 }
 
-// texts are a node's, by what they are; nodes of a range share nothing of them from then on. mode
-// is where the permissions of their files go, or nil.
+// texts calls each for a node's texts, which from then on are not shared with other nodes of a
+// range. mode points to the permissions of a text's file, or is nil.
 func (n *Node) texts(each func(what string, f *TextFile, mode *uint32)) {
 	n.Config = slices.Clone(n.Config)
 	for i := range n.Config {
@@ -135,14 +137,15 @@ func (n *Node) texts(each func(what string, f *TextFile, mode *uint32)) {
 	}
 }
 
-// NameTexts has names of files with texts that have a * hold the node's name there.
+// NameTexts replaces a * in names of files with texts by the node's name.
 func (n *Node) NameTexts() {
 	n.texts(func(_ string, f *TextFile, _ *uint32) { f.File = strings.ReplaceAll(f.File, "*", n.Name) })
 }
 
-// TextsFrom names files with texts as they are from another directory, from which dir is the
-// topology's. In place of one that is not below that, the topology has its text, which ReadConfig
-// has read; lost is told of one whose text it cannot have, or not as it is in the file.
+// TextsFrom makes names of files with texts relative to another directory; dir is the topology's
+// directory as seen from there. A file that is not below the other directory is replaced by its
+// text, which ReadConfig has read; lost is called for texts that the topology cannot contain
+// unchanged.
 func (t *Topology) TextsFrom(dir string, lost func(n *Node, what, value string)) {
 	for _, n := range t.Nodes {
 		n.texts(func(what string, f *TextFile, mode *uint32) {
@@ -169,9 +172,9 @@ func (t *Topology) TextsFrom(dir string, lost func(n *Node, what, value string))
 	}
 }
 
-// ReadConfig sets all texts (configurations, files that nodes are given, user data of virtual
-// machines) to what is in their files; read returns what is in one, with its permissions, and
-// refuses one that is not below the topology's own directory.
+// ReadConfig reads all texts (configurations, files that nodes are given, user data of virtual
+// machines) from their files. read returns a file's content and permissions, and refuses files
+// outside the topology's own directory.
 func (t *Topology) ReadConfig(read func(file string) (text []byte, mode uint32, err error)) (problems Problems) {
 	total := 0
 	for _, n := range t.Nodes {
@@ -200,7 +203,7 @@ func (t *Topology) ReadConfig(read func(file string) (text []byte, mode uint32, 
 	return problems
 }
 
-// withEnd ends a text that has lines with a line end.
+// withEnd adds a final line end to a text of several lines.
 func withEnd(text string) string {
 	if text == "" || strings.HasSuffix(text, "\n") {
 		return text
@@ -208,7 +211,7 @@ func withEnd(text string) string {
 	return text + "\n"
 }
 
-// valid says whether a text can be one, in a file that can be its own.
+// valid says whether a text, or its file, is acceptable.
 func (f TextFile) valid(what string, bad func(hint, format string, args ...any)) bool {
 	switch {
 	case f.File == "" && f.Text == "" || hasNUL(f.File) || f.File != "" && !filepath.IsLocal(f.File):
@@ -224,7 +227,7 @@ func (f TextFile) valid(what string, bad func(hint, format string, args ...any))
 	return false
 }
 
-// config checks what can be said of configurations without their tools.
+// config checks configurations as far as possible without their tools.
 func (v *validator) config(n *Node, bad func(hint, format string, args ...any)) {
 	seen := map[string]bool{}
 	for _, c := range n.Config {
@@ -239,7 +242,7 @@ func (v *validator) config(n *Node, bad func(hint, format string, args ...any)) 
 		case seen[c.Kind]:
 			bad("write it once", "config: %s is there twice", c.Kind)
 		case !c.valid("config: "+c.Kind, bad):
-		case n.Datapath == "" && n.Kind != Host: // that is known once it is resolved
+		case n.Datapath == "" && n.Kind != Host: // its datapath is known only after Resolve
 		case !kind.Of(n):
 			bad("leave it out", "config: %s is for %s", c.Kind, kind.Who)
 		}

@@ -13,27 +13,27 @@ import (
 	"github.com/docker/go-units"
 )
 
-// Container says in what a node's programs run if that is a container: of an image, or of one that
-// is built. Hosts may be containers, and routers with datapath kernel.
+// Container holds the settings of a node that is a container, from an image or from one that is
+// built. Hosts may be containers, and routers with datapath kernel.
 type Container struct {
-	// A reference as Docker and Podman take it; with Build, the name of what is built.
+	// A reference as Docker and Podman accept it; with Build, the name of the built image.
 	Image string `json:"image,omitempty"`
 	Build string `json:"build,omitempty"` // a directory with a Dockerfile
 
-	ContainerName string       `json:"container_name,omitempty"` // at the engine; empty: trivet-LAB-NODE
+	ContainerName string       `json:"container_name,omitempty"` // for the engine; empty: trivet-LAB-NODE
 	Entrypoint    Words        `json:"entrypoint,omitempty"`     // in place of the image's
 	Cmd           Words        `json:"cmd,omitempty"`            // in place of the image's
 	Env           []Assignment `json:"env,omitempty"`
 	User          string       `json:"user,omitempty"`         // in place of the image's, also of commands in the node
 	Memory        Bytes        `json:"memory,omitzero"`        // limit; 0: none
-	Capabilities  []string     `json:"capabilities,omitempty"` // further ones, as SYS_PTRACE
+	Capabilities  []string     `json:"capabilities,omitempty"` // additional ones, such as SYS_PTRACE
 	Privileged    bool         `json:"privileged,omitempty"`   // with all of them, and the machine's devices
-	Devices       []string     `json:"devices,omitempty"`      // files below /dev of the machine's
+	Devices       []string     `json:"devices,omitempty"`      // files below the machine's /dev
 
-	Health string   `json:"health,omitempty"` // shell command that succeeds there once the node does what it is for
-	After  []string `json:"after,omitempty"`  // nodes that are ready before its program begins
+	Health string   `json:"health,omitempty"` // shell command that succeeds in it once the node is ready
+	After  []string `json:"after,omitempty"`  // nodes that must be ready before its program starts
 
-	Restart Restart `json:"restart,omitempty"` // when it is made anew once its program has ended
+	Restart Restart `json:"restart,omitempty"` // when it is remade after its program has ended
 }
 
 // Contained says whether a node is a container.
@@ -71,7 +71,7 @@ func (b *Bytes) UnmarshalText(text []byte) (err error) { *b, err = ParseBytes(st
 // Words are a program and its arguments.
 type Words []string
 
-// Assignment is a variable, or a setting of the kernel, and its value: NAME=value in JSON.
+// Assignment is a variable, or a sysctl, and its value: NAME=value in JSON.
 type Assignment struct{ Name, Value string }
 
 // ParseAssignment reads NAME=value.
@@ -92,9 +92,9 @@ func (a *Assignment) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Port is a port of the machine that leads to one of a node's: of TCP, or UDP.
+// Port is a TCP or UDP port of the machine that leads to a port of a node.
 type Port struct {
-	Address netip.Addr // of the machine's at which it listens; not valid: 127.0.0.1
+	Address netip.Addr // of the machine, to listen at; not valid: 127.0.0.1
 	Machine uint16
 	Node    uint16
 	UDP     bool
@@ -103,7 +103,7 @@ type Port struct {
 const portHint = "write 8080:80, 5353:53/udp, or 0.0.0.0:8080:80 for all who reach the machine"
 
 // ParsePublished reads 8080:80 and 192.0.2.1:8080:80, an IPv6 address in brackets; 80 is 80:80. It
-// is a port of TCP unless /udp follows.
+// is a TCP port unless /udp follows.
 func ParsePublished(s string) (p Port, err error) {
 	wrong := Mistaken(portHint, "%q is not a port of the machine and one of the node", clip(s))
 	s, protocol, given := strings.Cut(s, "/")
@@ -151,7 +151,7 @@ type Opening struct {
 	UDP bool
 }
 
-// String is 127.0.0.1:53/udp, and of TCP 127.0.0.1:80.
+// String returns 127.0.0.1:53/udp, or for TCP 127.0.0.1:80.
 func (o Opening) String() string {
 	if o.UDP {
 		return o.AddrPort.String() + "/udp"
@@ -159,7 +159,7 @@ func (o Opening) String() string {
 	return o.AddrPort.String()
 }
 
-// Listen is where on the machine it listens.
+// Listen returns where on the machine it listens.
 func (p Port) Listen() Opening {
 	address := p.Address
 	if !address.IsValid() {
@@ -176,7 +176,8 @@ func (p *Port) UnmarshalText(text []byte) (err error) {
 }
 
 var (
-	// imageReference bounds what is asked of an engine; whether there is such an image, that says.
+	// imageReference limits what an engine is asked for; the engine says whether there is such an
+	// image.
 	imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
 	containerName  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]+$`)
 	variableName   = regexp.MustCompile(`^[^=\x00]+$`)
@@ -184,10 +185,11 @@ var (
 	capability     = regexp.MustCompile(`^(CAP_)?[A-Z][A-Z_]+$`)
 )
 
-// mostName bounds the names of images and containers.
+// mostName limits the length of names of images and containers.
 const mostName = 255
 
-// container checks what a node says of its container, and of what other nodes have, too.
+// container checks a node's settings as a container, including those that other nodes can have,
+// too.
 func (v *validator) container(n *Node, bad func(hint, format string, args ...any)) {
 	named := n.Kind == Host || n.Kind == Router
 	for _, s := range n.Sysctls {
@@ -258,7 +260,7 @@ func (v *validator) container(n *Node, bad func(hint, format string, args ...any
 	v.after(n, bad)
 }
 
-// after checks which nodes a container or a virtual machine is to come after.
+// after checks the nodes for which a container or a virtual machine waits.
 func (v *validator) after(n *Node, bad func(hint, format string, args ...any)) {
 	for _, other := range n.After {
 		switch o := v.nodes[other]; {
@@ -274,7 +276,7 @@ func (v *validator) after(n *Node, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// uncontained checks that a node that is no container says nothing that only those can have.
+// uncontained checks that a node that is no container has none of a container's settings.
 func (v *validator) uncontained(n *Node, bad func(hint, format string, args ...any)) {
 	if n.Guest == nil {
 		if what := n.Container.first(); what != "" {
@@ -295,8 +297,8 @@ func (v *validator) uncontained(n *Node, bad func(hint, format string, args ...a
 	}
 }
 
-// listens notes that a node has a port of the machine, and returns one that has it already: at all
-// addresses each port is taken that is at one of them.
+// listens records that a node has a port of the machine, and returns a node that has it already. A
+// port at all addresses conflicts with the same port at any address.
 func (v *validator) listens(n *Node, at Opening) (other *Node) {
 	everywhere := netip.IPv4Unspecified()
 	if at.Addr().Is6() {
@@ -345,8 +347,8 @@ func (v *validator) orders() {
 	})
 }
 
-// circular finds things that need themselves, by way of others: needs are those that a thing needs
-// at once. found is called once for each circle.
+// circular finds things that depend on themselves, directly or through others: needs returns the
+// direct dependencies of a thing. found is called once for each cycle.
 func circular[T comparable](all []T, needs func(T) []T, found func(T)) {
 	const begun, done = 1, 2
 	state := map[T]int{}
@@ -370,7 +372,7 @@ func circular[T comparable](all []T, needs func(T) []T, found func(T)) {
 	}
 }
 
-// first is the first setting that only containers have; "" if there is none.
+// first returns the first setting that only containers have; "" if none is set.
 func (c Container) first() string {
 	for _, s := range []struct {
 		name string
@@ -396,7 +398,7 @@ func (c Container) clone() Container {
 	return c
 }
 
-// errand describes what root has an engine run; "" if it is no container.
+// errand describes what root has an engine run; "" if the node is no container.
 func (c Container) errand() string {
 	what := cmp.Or(c.Image, "an image")
 	if c.Build != "" {

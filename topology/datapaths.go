@@ -19,22 +19,22 @@ const (
 	Neutron  Datapath = "neutron"
 )
 
-// DatapathKind is what a topology can say about a datapath, and what follows from that for its
-// nodes. What implements one on a machine is a Fabric of package datapath.
+// DatapathKind says what a topology can ask of a datapath, and what follows for its nodes. A Fabric
+// of package datapath implements one on a machine.
 type DatapathKind struct {
 	Name Datapath
 	Is   string // what forwards: "a Linux bridge"
 	Help string // brief, for lists
 
 	Nodes    []Kind   // whose packets it forwards
-	Linux    bool     // its routers forward as Linux does, in namespaces of their own; if not, they are routing nodes
-	Provided bool     // those namespaces are a provider's: its routers are at no machine of the lab
+	Linux    bool     // its routers forward as Linux does, in own namespaces; otherwise they are routing nodes
+	Provided bool     // its routers are a provider's, and on no machine of the lab
 	OpenFlow []string // versions that its switches speak; none: they take no controller
 }
 
-// datapathKinds are in the order in which they are shown to users. They are here and not with their
-// fabrics because they are words of the file formats: a program that reads a topology, and makes
-// nothing of it, needs them, too.
+// datapathKinds are in the order in which they are shown to users. They are here rather than with
+// their fabrics because they are keywords of the file formats: programs that only read topologies
+// need them, too.
 var datapathKinds = []DatapathKind{
 	{Name: Embedded, Is: "an embedded switch", Help: "the default", Nodes: []Kind{Switch, Router},
 		OpenFlow: []string{"1.3"}},
@@ -49,7 +49,7 @@ var datapathKinds = []DatapathKind{
 		Provided: true},
 }
 
-// RegisterDatapath makes another datapath known. It must be called in an init function.
+// RegisterDatapath registers another datapath. It must be called in an init function.
 func RegisterDatapath(k DatapathKind) {
 	if k.Name == "" || k.Name.known() {
 		panic("topology: a datapath " + string(k.Name) + " is there already")
@@ -72,11 +72,12 @@ func (d Datapath) Kind() DatapathKind {
 	return DatapathKind{}
 }
 
-// Linux says whether the kernel forwards in a namespace of the node's own, whatever fills its
+// Linux says whether the kernel forwards in a namespace of the node's own, whatever fills the
 // routing table.
 func (d Datapath) Linux() bool { return d.Kind().Linux }
 
-// Provided says whether its routers are made by the provider of the lab's machines, a cloud.
+// Provided says whether its routers are made by the provider of the lab's machines, such as a
+// cloud.
 func (d Datapath) Provided() bool { return d.Kind().Provided }
 
 // Controlled says whether its forwarding is decided by controllers.

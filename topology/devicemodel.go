@@ -9,35 +9,34 @@ import (
 	"unicode"
 )
 
-// Model is a slow device in place of which a node stands. It is a model: what is said here is all
-// that is slow about the node, whatever datapath or program it is, and it says where its values are
-// from.
+// Model is a model of a slow device for which a node stands. The model alone determines how slow
+// the node is, whatever its datapath or program, and it says where its values come from.
 //
 // One server takes packets one after another, each for its Service, in the order in which they
-// arrive. In a switch or router it is the processor: what arrives over any of its links goes
-// through it. In a host it is the adapter (half-duplex, as Wi-Fi is, or USB): what the host sends
-// goes through it, too.
+// arrive. In a switch or router it is the processor, and serves what arrives over any of its links.
+// In a host it is the adapter (half-duplex, as Wi-Fi is, or USB), and also serves what the host
+// sends.
 type Model struct {
 	Name string `json:"name,omitempty"` // of the profile; "": it is the node's alone
 
-	Clock     Frequency `json:"clock,omitempty"` // of the processor, if costs are cycles of it
+	Clock     Frequency `json:"clock,omitempty"` // of the processor, if costs are in cycles
 	PerPacket Cost      `json:"per_packet,omitzero"`
-	PerByte   Cost      `json:"per_byte,omitzero"` // of layer 2, as bandwidths count
-	Rate      Rate      `json:"rate,omitempty"`    // in place of PerByte: a packet takes as long as at this rate
-	Queue     int       `json:"queue,omitempty"`   // most packets that wait, or are served; 0: DefaultModelQueue
-	Ports     Rate      `json:"ports,omitempty"`   // most bandwidth of each link at the node, either way
+	PerByte   Cost      `json:"per_byte,omitzero"` // of layer 2, as with bandwidths
+	Rate      Rate      `json:"rate,omitempty"`    // in place of PerByte: the rate at which bytes are served
+	Queue     int       `json:"queue,omitempty"`   // maximum number of packets that wait or are served; 0: DefaultModelQueue
+	Ports     Rate      `json:"ports,omitempty"`   // maximum bandwidth of each link at the node, in either direction
 
 	Source string `json:"source"` // of the values: a data sheet, a measurement
 }
 
-// DefaultModelQueue is how many packets Linux has wait for a processor
+// DefaultModelQueue is the length of Linux's queue for a processor, in packets
 // (net.core.netdev_max_backlog).
 const DefaultModelQueue = 1000
 
-// MaxModels is how many profiles a topology has at most.
+// MaxModels is the maximum number of profiles in a topology.
 const MaxModels = 1000
 
-// Limits of what a model can say.
+// Limits on models.
 const (
 	maxModelQueue   = 1_000_000
 	maxModelSource  = 1000 // characters
@@ -83,7 +82,7 @@ func (f Frequency) MarshalText() ([]byte, error) { return []byte(f.String()), ni
 
 func (f *Frequency) UnmarshalText(b []byte) (err error) { *f, err = ParseFrequency(string(b)); return }
 
-// Cost is what a packet or a byte takes of a device: time, or cycles of its clock.
+// Cost is how long a device takes for a packet or a byte: a time, or cycles of its clock.
 type Cost struct {
 	Amount float64 // ns, or cycles
 	Cycles bool
@@ -126,7 +125,7 @@ func (c Cost) String() string {
 		if c.Amount < u.ns {
 			continue
 		}
-		// What is read back must be the same, which it is not always after a division.
+		// What is read back must be the same value, which after a division it is not always.
 		if text := strconv.FormatFloat(c.Amount/u.ns, 'f', -1, 64) + u.name; reads(text, c) {
 			return text
 		}
@@ -143,7 +142,7 @@ func (c Cost) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 func (c *Cost) UnmarshalText(b []byte) (err error) { *c, err = ParseCost(string(b)); return }
 
-// time is what a cost is at a clock, in ns.
+// time returns a cost in ns.
 func (m *Model) time(c Cost) float64 {
 	if c.Cycles {
 		return c.Amount / float64(m.Clock) * 1e9
@@ -151,7 +150,8 @@ func (m *Model) time(c Cost) float64 {
 	return c.Amount
 }
 
-// Costs are what a packet takes, whatever its size, and in addition each of its bytes, in ns.
+// Costs returns how many ns the device takes for each packet, whatever its size, and in addition
+// for each of its bytes.
 func (m *Model) Costs() (packet, byte float64) {
 	if m.Rate > 0 {
 		return m.time(m.PerPacket), 8e9 / float64(m.Rate)
@@ -159,21 +159,21 @@ func (m *Model) Costs() (packet, byte float64) {
 	return m.time(m.PerPacket), m.time(m.PerByte)
 }
 
-// Serves says whether packets wait for the device: else it only bounds its links.
+// Serves says whether packets wait for the device; if not, the model only limits its links.
 func (m *Model) Serves() bool {
 	return m != nil && (m.PerPacket.Amount > 0 || m.PerByte.Amount > 0 || m.Rate > 0)
 }
 
-// Service is how long a frame of some bytes (layer 2) keeps the device busy, in ns.
+// Service returns for how long a frame of some bytes (layer 2) occupies the device, in ns.
 func (m *Model) Service(bytes int) float64 {
 	packet, byte := m.Costs()
 	return packet + byte*float64(bytes)
 }
 
-// QueueLimit is how many packets wait at most, with the one that is served.
+// QueueLimit returns how many packets wait at most, including the one that is served.
 func (m *Model) QueueLimit() int { return cmp.Or(m.Queue, DefaultModelQueue) }
 
-// String is all that a model says but its source.
+// String returns all settings of a model except its source.
 func (m *Model) String() string {
 	if m == nil {
 		return ""
@@ -184,7 +184,7 @@ func (m *Model) String() string {
 	return m.Name + " (" + m.Values() + ")"
 }
 
-// Values are what a model says is slow, in words.
+// Values describes in words what the model makes slow.
 func (m *Model) Values() string {
 	var out []string
 	add := func(is bool, format string, args ...any) {
@@ -280,8 +280,8 @@ func (v *validator) model(n *Node, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// modelAt refuses links at modelled nodes that do not go through anything of the lab's own: packets
-// there cannot be made to wait.
+// modelAt refuses links at modelled nodes whose packets do not pass anything of the lab's, and so
+// cannot be delayed.
 func (v *validator) modelAt(l *Link, bad func(hint, format string, args ...any)) {
 	for i := range l.Ends {
 		n, far := v.nodes[l.Ends[i].Node], l.Ends[1-i]
@@ -294,7 +294,7 @@ func (v *validator) modelAt(l *Link, bad func(hint, format string, args ...any))
 	}
 }
 
-// models bounds the links at modelled nodes by the bandwidth of their ports.
+// models limits the links at modelled nodes to the bandwidth of their ports.
 func (r *resolver) models() {
 	for _, l := range r.t.Links {
 		if bound := l.PortsBound(func(name string) *Node { return r.nodes[name] }); bound > 0 {
@@ -303,8 +303,8 @@ func (r *resolver) models() {
 	}
 }
 
-// PortsBound is the most bandwidth that the models of a link's nodes leave it; 0: there is no
-// bound.
+// PortsBound returns the maximum bandwidth that the models of a link's nodes allow; 0: there is no
+// limit.
 func (l *Link) PortsBound(node func(name string) *Node) (bound Rate) {
 	for _, e := range l.Ends {
 		if n := node(e.Node); n != nil && n.Model != nil && n.Model.Ports > 0 && (bound == 0 || n.Model.Ports < bound) {
@@ -314,8 +314,8 @@ func (l *Link) PortsBound(node func(name string) *Node) (bound Rate) {
 	return bound
 }
 
-// WithinPorts is the change with no more bandwidth than the ports at the link's ends have: none is
-// as much as that.
+// WithinPorts limits the bandwidth of the change to that of the ports at the link's ends; no
+// bandwidth becomes that of the ports.
 func (c LinkChange) WithinPorts(l *Link, node func(name string) *Node) LinkChange {
 	if bound := l.PortsBound(node); bound > 0 && c.Bandwidth != nil && (*c.Bandwidth == 0 || *c.Bandwidth > bound) {
 		c.Bandwidth = &bound
@@ -331,7 +331,7 @@ func (l *Link) bound(most Rate) {
 	}
 }
 
-// Modelled are the nodes that stand for slow devices, in order.
+// Modelled returns the nodes with models, in order.
 func (t *Topology) Modelled() (out []*Node) {
 	for _, n := range t.Nodes {
 		if n.Model != nil {

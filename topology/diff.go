@@ -70,7 +70,7 @@ func Diff(old, new *Topology) []Change {
 	return slices.Concat(removed, changed, added)
 }
 
-// DiffSettings lists what differs between two topologies and shows in no node or link.
+// DiffSettings lists the differences between two topologies that are in no node or link.
 func DiffSettings(old, new *Topology) (out []Field) {
 	for _, f := range []Field{
 		{"routing", string(cmp.Or(old.Routing, Proactive)), string(cmp.Or(new.Routing, Proactive))},
@@ -162,10 +162,10 @@ func fields(a, b any) []Field {
 	return out
 }
 
-// secrets are the settings whose values are not shown, and what they are.
+// secrets are the settings whose values are not shown, and what to show instead.
 var secrets = map[string]string{"wifi.key": "key", "vm.password": "password"}
 
-// settings are those of a node or link by name: "ends.0.port" is "2".
+// settings returns the settings of a node or link by name: "ends.0.port" is "2".
 func settings(v any) map[string]string {
 	out := map[string]string{}
 	flatten("", toJSON(v), out)
@@ -200,11 +200,11 @@ func advertised(a *Advertisement, prefix string, into map[string]string) {
 	into[prefix+"ra"] = a.String()
 }
 
-// asWritten puts settings in the words of files that their JSON has in many.
+// asWritten replaces settings that take many fields in JSON by their form in files.
 func (n *Node) asWritten(into map[string]string) {
 	unaddressed(n.Unaddressed, "", into)
 	advertised(n.RA, "", into)
-	if len(n.Config) > 0 { // many lines, and where they are does not count
+	if len(n.Config) > 0 { // many lines, compared without their files' names
 		for key := range into {
 			if strings.HasPrefix(key, "config.") {
 				delete(into, key)
@@ -213,7 +213,7 @@ func (n *Node) asWritten(into map[string]string) {
 		into["config"] = joined(n.Config)
 	}
 	delete(into, "files")
-	for _, f := range n.Files { // each changes by itself, and where its text is does not count
+	for _, f := range n.Files { // each on its own, compared without its text's file name
 		into["files."+f.Path] = f.String()
 	}
 	if n.Guest != nil {
@@ -280,7 +280,7 @@ func toJSON(v any) (out any) {
 }
 
 // flatten produces "ends.0.port" = "2" and so on; lists of plain values stay in one piece. Settings
-// of protocols are called as in files: "ospf.area".
+// of protocols get their names in files: "ospf.area".
 func flatten(prefix string, v any, into map[string]string) {
 	join := func(k string) string { return strings.TrimPrefix(prefix+"."+k, ".") }
 	switch v := v.(type) {
@@ -329,8 +329,8 @@ func listed(v any) string {
 	return strings.Join(words, " ")
 }
 
-// Equal says whether two topologies are the same network: nodes and links with their settings. The
-// topologies' names, drawings, what is kept for other formats, and order do not count.
+// Equal says whether two topologies describe the same network: nodes and links with their settings.
+// Names, drawings, what is kept for other formats, and order do not count.
 func Equal(a, b *Topology) bool { return len(Diff(a, b)) == 0 }
 
 // String describes the change in one line: "~ link r1-r2   delay 10ms → 25ms".

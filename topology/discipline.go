@@ -13,20 +13,20 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Queue is how packets wait for a direction of a link to be free: the longest that the queue may
-// be, or a discipline of active queue management with its parameters. Names, units and defaults of
-// these are those of tc (tc-codel(8), tc-fq_codel(8), tc-pie(8), tc-red(8)). The zero value is a
-// queue of QueueLimit packets that drops at its tail.
+// Queue says how packets wait for a direction of a link to be free: the maximum length of the
+// queue, or a discipline of active queue management with its parameters. Names, units and defaults
+// of these are those of tc (tc-codel(8), tc-fq_codel(8), tc-pie(8), tc-red(8)). The zero value is a
+// tail-drop queue of QueueLimit packets.
 //
-// Of a discipline all parameters that it has are set, and no others, so that equal queues are ==.
+// All parameters of its discipline are set, and no others, so that equal queues are ==.
 type Queue struct {
 	Discipline Discipline
 	Limit      int // packets; of RED bytes
 
-	Target   Duration // CoDel, PIE: the wait that is aimed at
-	Interval Duration // CoDel: over which the wait must have been less once
+	Target   Duration // CoDel, PIE: the target waiting time
+	Interval Duration // CoDel: within which the waiting time must have been below Target once
 	TUpdate  Duration // PIE: between computations of the probability
-	ECN      bool     // packets that are capable of it (RFC 3168) are marked, not dropped
+	ECN      bool     // packets of ECN-capable flows (RFC 3168) are marked, not dropped
 
 	Flows   int // FQ-CoDel: queues that flows are hashed to
 	Quantum int // FQ-CoDel: bytes that a queue may send in its turn
@@ -35,11 +35,11 @@ type Queue struct {
 
 	Min, Max    int      // RED: average bytes from which packets may, and must, be dropped
 	Probability Fraction // RED: of a drop, at Max
-	AvPkt       int      // RED: bytes of a usual packet
-	Burst       int      // RED: usual packets that may come at once; it decides the weight of the average
+	AvPkt       int      // RED: bytes of an average packet
+	Burst       int      // RED: average packets that may arrive at once; determines the weight of the average
 }
 
-// Discipline is what decides which packets of a queue are sent, marked or dropped.
+// Discipline decides which packets of a queue are sent, marked or dropped.
 type Discipline string
 
 const (
@@ -53,13 +53,13 @@ const (
 // Managed says whether packets are dropped or marked before the queue is full.
 func (q Queue) Managed() bool { return q.Discipline != TailDrop }
 
-// QueueParameter is something that a queue of a discipline can be told.
+// QueueParameter is a parameter of a discipline.
 type QueueParameter struct {
 	Name    string
-	Meaning string // in a line, with what it is when missing
+	Meaning string // in a line, with its default
 
 	field       func(*Queue) any // a pointer to it
-	usual       func(*Queue)     // gives it what it is when missing, once those before it are set
+	usual       func(*Queue)     // sets the default, once the parameters before it are set
 	least, most int64            // of numbers and of nanoseconds
 }
 
@@ -90,7 +90,7 @@ var intervalOfCoDel = QueueParameter{"interval",
 	"Time in which the wait must have been below the target once, about the longest round trip: 100ms when missing.",
 	func(q *Queue) any { return &q.Interval }, func(q *Queue) { q.Interval = 100e6 }, 1000, mostWait}
 
-// disciplines have their parameters in an order in which what is missing can be computed.
+// disciplines have their parameters in an order in which defaults can be computed.
 var disciplines = []struct {
 	name       Discipline
 	parameters []QueueParameter
@@ -133,7 +133,7 @@ func Disciplines() (out []string) {
 	return out
 }
 
-// QueueParameters lists what queues of a discipline can be told.
+// QueueParameters lists the parameters of a discipline.
 func QueueParameters(d Discipline) []QueueParameter {
 	for _, one := range disciplines {
 		if one.name == d {
@@ -143,10 +143,11 @@ func QueueParameters(d Discipline) []QueueParameter {
 	return nil
 }
 
-// QueueSetting is a parameter of a queue in a discipline's words: target, 2ms.
+// QueueSetting is a parameter and its value as written: target, 2ms.
 type QueueSetting struct{ Name, Value string }
 
-// MakeQueue returns the queue of a discipline with some parameters; the others are as usual.
+// MakeQueue returns the queue of a discipline with some parameters given; the others have their
+// defaults.
 func MakeQueue(name string, given []QueueSetting) (Queue, error) {
 	q := Queue{Discipline: Discipline(name)}
 	parameters := QueueParameters(q.Discipline)
@@ -175,7 +176,7 @@ func MakeQueue(name string, given []QueueSetting) (Queue, error) {
 	return q, q.consistent()
 }
 
-// CheckQueueSetting says what is wrong with a parameter by itself.
+// CheckQueueSetting says what is wrong with one parameter, whatever the others are.
 func CheckQueueSetting(name string, s QueueSetting) error {
 	parameters := QueueParameters(Discipline(name))
 	for _, p := range parameters {
@@ -228,7 +229,7 @@ func (p QueueParameter) parse(q *Queue, s string) (err error) {
 
 func (p QueueParameter) outside(n int64) bool { return n < p.least || n > p.most }
 
-// check says what is wrong with a queue, whoever made it.
+// check says what is wrong with a queue, which may come from JSON.
 func (q Queue) check() error {
 	read, err := ParseQueue(q.String())
 	if err == nil && read != q {
@@ -237,7 +238,7 @@ func (q Queue) check() error {
 	return err
 }
 
-// consistent says whether the parameters of a queue go together.
+// consistent says whether the parameters of a queue are compatible.
 func (q Queue) consistent() error {
 	switch {
 	case q.Discipline != RED:
@@ -252,9 +253,9 @@ func (q Queue) consistent() error {
 	return nil
 }
 
-// REDWeight is the weight of the present queue in RED's average, as a power of ½: the one with
-// which a burst that finds the queue empty is not dropped from (S. Floyd and V. Jacobson, Random
-// Early Detection Gateways for Congestion Avoidance, 1993, section VI). 0: there is none.
+// REDWeight is the weight of the current queue in RED's average, as a power of ½: the one with
+// which nothing is dropped from a burst that finds the queue empty (S. Floyd and V. Jacobson,
+// Random Early Detection Gateways for Congestion Avoidance, 1993, section VI). 0: there is none.
 func (q Queue) REDWeight() int {
 	beyond := float64(q.Burst) + 1 - float64(q.Min)/float64(q.AvPkt)
 	if beyond < 1 {
@@ -300,7 +301,7 @@ func ParseQueue(s string) (Queue, error) {
 	return MakeQueue(name, given)
 }
 
-// Settings are the parameters of a queue that are not as usual.
+// Settings returns the parameters of a queue that differ from their defaults.
 func (q Queue) Settings() (out []QueueSetting) {
 	for _, p := range QueueParameters(q.Discipline) {
 		usual := q

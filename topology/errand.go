@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Errand is something that root does on the machine because a topology says so: run a command, a
-// container or a virtual machine, show a directory of the machine in a node, load a configuration
+// Errand is something that root does on the machine because a topology asks for it: run a command,
+// a container or a virtual machine, show a directory of the machine in a node, load a configuration
 // or put a file into a node, move an interface into one, or listen at a port of the machine.
 type Errand struct {
 	Node string   `json:"node"`
@@ -51,14 +51,14 @@ const (
 	ErrandPort      = "port"
 )
 
-// setting matches commands that set something in a node's own network, and do nothing else: formats
+// setting matches commands that only change settings in a node's own network namespace: formats
 // produce them for what a file says and a topology cannot express. They are harmless, whoever wrote
 // the file, unless the node is a machine.
 var setting = regexp.MustCompile(`^(?:ip neigh replace [0-9a-fA-F.:]+ lladdr [0-9a-fA-F:]+ dev ([\w.@+-]+) nud permanent|` +
 	`ip link set dev ([\w.@+-]+) mtu [0-9]+|sysctl -qw (?:net\.ipv4\.[\w.-]+=[\w,.:-]+|'net\.ipv4\.[\w.-]+=[\w ,.:-]+'))$`)
 
-// isSetting says whether a command is a harmless setting. In a machine that is a node itself only
-// those of devices that the lab makes there are.
+// isSetting says whether a command is a harmless setting. In a node that is a machine itself, only
+// settings of the lab's devices are.
 func (n *Node) isSetting(command string) bool {
 	match := setting.FindStringSubmatch(command)
 	if match == nil || !n.Native {
@@ -82,8 +82,8 @@ func startOf(n *Node) (settings, rest string) {
 	return strings.TrimSuffix(settings, "\n"), rest
 }
 
-// HostsAsMachines makes all hosts machines themselves, whose network is not the lab's alone, until
-// undo is called: where hosts may be, and which of them are is not known yet.
+// HostsAsMachines treats all hosts as machines, whose network namespace is not the lab's alone,
+// until undo is called: where hosts are placed at machines, it is not known yet which.
 func (t *Topology) HostsAsMachines() (undo func()) {
 	was := map[*Node]bool{}
 	for _, n := range t.Nodes {
@@ -97,8 +97,8 @@ func (t *Topology) HostsAsMachines() (undo func()) {
 	}
 }
 
-// Errands lists what root does for a topology and did not already do for the one before, if there
-// was one.
+// Errands lists what root does for a topology and has not already done for the topology before,
+// which may be nil.
 func (t *Topology) Errands(before *Topology) (out []Errand) {
 	add := func(node, kind, what string, pos Position) {
 		if what != "" {
@@ -142,8 +142,8 @@ func (t *Topology) Errands(before *Topology) (out []Errand) {
 	return slices.DeleteFunc(out, func(e Errand) bool { return had.has(e.Node, e.Kind, e.What) })
 }
 
-// where says of a command whether it has a container or a virtual machine around it: one that was
-// allowed there is not allowed on the machine.
+// where identifies a command for comparison: one that was allowed inside a container or a virtual
+// machine is not allowed on the machine.
 func (n *Node) where(command string) string {
 	if n == nil || command == "" || n.Inside() == "" {
 		return command
@@ -167,8 +167,8 @@ func (e Event) errandKind() string { return "at " + e.At.String() }
 
 // Refuse removes errands from a topology: commands are not run, directories are empty, links to
 // interfaces are not made, configurations not loaded, files not given, containers and virtual
-// machines are ordinary nodes, ports are not open. If a node had another command before, it keeps
-// that.
+// machines become ordinary nodes, and ports are not opened. A node that had another command before
+// keeps that.
 func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	refused := setOf(errands)
 	had := map[string]*Node{}
@@ -218,8 +218,8 @@ func (t *Topology) Refuse(errands []Errand, before *Topology) {
 	}
 }
 
-// refuseInside leaves a node the container or the virtual machine that it had, or makes it an
-// ordinary one, without the commands that were for inside.
+// refuseInside keeps the container or the virtual machine that a node had, or makes it an ordinary
+// node, without the commands that were to run inside.
 func (t *Topology) refuseInside(n, old *Node) {
 	if old != nil && old.Inside() != "" {
 		n.Container, n.Guest, n.Files = old.Container.clone(), old.Guest.clone(), slices.Clone(old.Files)

@@ -11,31 +11,32 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Guest says what a node is that is a virtual machine of its owner's: a host, or a router with
-// datapath kernel. (A router with datapath vm is one of Trivet's.) Of what is said of containers,
-// Memory and Health are its own, too: how much the machine has, and a command that runs inside.
+// Guest holds the settings of a node that is a virtual machine of its owner's: a host, or a router
+// with datapath kernel. (A router with datapath vm is one of Trivet's.) Of a container's settings,
+// Memory and Health also apply to it: the machine's memory, and a command that runs inside.
 type Guest struct {
-	// File of a disk, qcow2 or raw: read only, what is written goes with the machine.
+	// File of a disk, qcow2 or raw. It is only read: what the guest writes is lost with the
+	// machine.
 	Image  string `json:"image,omitempty"`
-	Kernel string `json:"kernel,omitempty"` // file that is booted in place of the disk
+	Kernel string `json:"kernel,omitempty"` // file to boot in place of the disk
 	Initrd string `json:"initrd,omitempty"`
 	Append string `json:"append,omitempty"` // the kernel's command line
 	Boot   string `json:"boot,omitempty"`   // BootNetwork; empty: from the disk, or the kernel
 
-	Disks    []GuestDisk `json:"disks,omitempty"`    // further ones
+	Disks    []GuestDisk `json:"disks,omitempty"`    // additional ones
 	Firmware string      `json:"firmware,omitempty"` // FirmwareUEFI; empty: a BIOS
 
 	UserData   TextFile `json:"user_data,omitzero"`   // cloud-init's
-	User       string   `json:"user,omitempty"`       // who logs in by SSH; empty: root
-	Password   string   `json:"password,omitempty"`   // where the guest knows no key of Trivet's
-	Ready      string   `json:"ready,omitempty"`      // what its console prints once it is ready
+	User       string   `json:"user,omitempty"`       // user for SSH; empty: root
+	Password   string   `json:"password,omitempty"`   // for guests that do not get Trivet's key
+	Ready      string   `json:"ready,omitempty"`      // text on its console that shows that it is ready
 	NIC        string   `json:"nic,omitempty"`        // model of its interfaces; empty: virtio
 	Processors int      `json:"processors,omitempty"` // 0: 1
-	NoDHCP     bool     `json:"no_dhcp,omitempty"`    // its interfaces are not told their addresses by DHCP
-	Unmanaged  bool     `json:"unmanaged,omitempty"`  // it has no further interface through which Trivet logs in
+	NoDHCP     bool     `json:"no_dhcp,omitempty"`    // no DHCP on its interfaces
+	Unmanaged  bool     `json:"unmanaged,omitempty"`  // without the additional interface through which Trivet logs in
 }
 
-// GuestDisk is a further disk of a virtual machine: of a file, as Guest.Image is one, or empty.
+// GuestDisk is an additional disk of a virtual machine: from a file, like Guest.Image, or empty.
 type GuestDisk struct {
 	Image string `json:"image,omitempty"`
 	Size  Bytes  `json:"size,omitzero"` // of an empty one
@@ -48,7 +49,7 @@ func (d GuestDisk) String() string {
 	return d.Size.String()
 }
 
-// clone copies what a node says of its machine, which may be nothing.
+// clone returns a deep copy; g may be nil.
 func (g *Guest) clone() *Guest {
 	c := clonePointer(g)
 	if c != nil {
@@ -57,27 +58,27 @@ func (g *Guest) clone() *Guest {
 	return c
 }
 
-// NICs are the models of interfaces that virtual machines can have.
+// NICs are the supported models of interfaces of virtual machines.
 var NICs = []string{"virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"}
 
-// BootNetwork says of a machine that it boots from its first interface.
+// BootNetwork makes a machine boot from its first interface.
 const BootNetwork = "network"
 
-// FirmwareUEFI says of a machine that it boots by UEFI.
+// FirmwareUEFI makes a machine boot by UEFI.
 const FirmwareUEFI = "uefi"
 
 // Limits on virtual machines.
 const (
 	MinGuestMemory     Bytes = 32 * units.MiB
 	MaxGuestProcessors       = 64
-	MaxGuestInterfaces       = 24 // of links, and further disks: each is a device at the machine's bus
+	MaxGuestInterfaces       = 24 // with additional disks: each is a device on the machine's bus
 	MaxGuestDisks            = 8  // further ones
 	MinGuestDisk       Bytes = units.MiB
 	MaxGuestDisk       Bytes = 8 * units.TiB
 )
 
-// Inside is what a node's programs run in that files of their own come with: "container", "virtual
-// machine", or "" if it is none.
+// Inside says what a node's programs run in if that has its own files: "container", "virtual
+// machine", or else "".
 func (n *Node) Inside() string {
 	switch {
 	case n.Contained():
@@ -88,7 +89,7 @@ func (n *Node) Inside() string {
 	return ""
 }
 
-// loginName is what programs that make users take for a name, and logins of other systems.
+// loginName matches user names that Linux, and logins of other systems, accept.
 var loginName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,31}$`)
 
 // guest checks what a node says of its virtual machine.
@@ -152,7 +153,7 @@ func (v *validator) guest(n *Node, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// boots checks what the machine is to boot.
+// boots checks the settings for booting.
 func (g *Guest) boots(bad func(hint, format string, args ...any)) {
 	switch {
 	case g.Boot != "" && g.Boot != BootNetwork:
@@ -170,7 +171,7 @@ func (g *Guest) boots(bad func(hint, format string, args ...any)) {
 	}
 }
 
-// disks checks the machine's further disks.
+// disks checks the machine's additional disks.
 func (g *Guest) disks(bad func(hint, format string, args ...any)) {
 	if len(g.Disks) > MaxGuestDisks {
 		bad("write fewer", "disks: a virtual machine can have %d beside the one of its image", MaxGuestDisks)
@@ -187,7 +188,7 @@ func (g *Guest) disks(bad func(hint, format string, args ...any)) {
 	}
 }
 
-// words checks what else is said of the machine.
+// words checks the other settings of the machine.
 func (g *Guest) words(bad func(hint, format string, args ...any)) {
 	for _, line := range []struct{ name, value string }{{"image", g.Image}, {"kernel", g.Kernel}, {"initrd", g.Initrd},
 		{"append", g.Append}, {"password", g.Password}, {"ready", g.Ready}} {
@@ -221,14 +222,13 @@ func (g *Guest) words(bad func(hint, format string, args ...any)) {
 	}
 }
 
-// tapName is what the TAP devices of virtual machines are called (internal/qemu).
+// tapName matches names of the TAP devices of virtual machines (internal/qemu).
 var tapName = regexp.MustCompile(`^vm([0-9]+|[0-9a-f]{12})$`)
 
-// OfMachine says whether a device, by its name, is what a virtual machine has beside those of
-// links.
+// OfMachine says whether a device, by its name, belongs to a virtual machine rather than to a link.
 func OfMachine(device string) bool { return tapName.MatchString(device) }
 
-// GuestManagement is the further interface of a virtual machine, inside.
+// GuestManagement is the name, inside, of the additional interface of a virtual machine.
 const GuestManagement = "management"
 
 // GuestManagementMAC is its MAC.
@@ -256,8 +256,8 @@ func (v *validator) guestLink(l *Link, bad func(hint, format string, args ...any
 	}
 }
 
-// guestMACs checks that the interfaces of a virtual machine have different addresses: by these the
-// guest knows which is which.
+// guestMACs checks that the interfaces of a virtual machine have different MAC addresses, by which
+// the guest identifies them.
 func (r *resolver) guestMACs() {
 	type address struct {
 		node string
@@ -279,8 +279,8 @@ func (r *resolver) guestMACs() {
 	}
 }
 
-// filesFrom resolves relative names of files against a directory, but for those that are read with
-// the topology's.
+// filesFrom resolves relative names of files against a directory, except for those that are read
+// with the topology.
 func (g *Guest) filesFrom(dir string) {
 	files := []*string{&g.Image, &g.Kernel, &g.Initrd}
 	for i := range g.Disks {
@@ -326,7 +326,7 @@ func (n *Node) guestErrand() string {
 	return what
 }
 
-// asWritten puts settings in the words of files that their JSON has otherwise, by their keys.
+// asWritten replaces settings whose JSON differs from their form in files, by their keys there.
 func (g *Guest) asWritten(into map[string]string) {
 	for _, not := range []struct {
 		key, word string

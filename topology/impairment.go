@@ -17,17 +17,18 @@ type Impairment struct {
 	Jitter    Duration `json:"jitter,omitempty"` // standard deviation of the delay; packets stay in order
 	Loss      Fraction `json:"loss,omitempty"`   // of packets, independent of each other
 	Queue     Queue    `json:"queue,omitzero"`   // how packets wait; zero: see QueueLimit
-	MTU       int      `json:"mtu,omitempty"`    // bytes of the largest IP packet; 0: MTU, or what a real interface has
+	MTU       int      `json:"mtu,omitempty"`    // bytes of the largest IP packet; 0: MTU, or that of a real interface
 
-	// What follows means what it means of netem (tc-netem(8)). Of Reorder, a share of packets is
-	// sent at once, ahead of those that are delayed: with Gap, only such packets that come Gap
-	// packets after the last that was. One random bit of a packet in Corrupt is inverted.
+	// The following have the meaning that they have for netem (tc-netem(8)). A share Reorder of
+	// packets is sent at once, ahead of delayed ones; with Gap, only packets that come Gap packets
+	// after the last reordered one are candidates. In a share Corrupt of packets, one random bit is
+	// inverted.
 	Reorder   Fraction `json:"reorder,omitempty"`
 	Gap       int      `json:"gap,omitempty"`
 	Duplicate Fraction `json:"duplicate,omitempty"`
 	Corrupt   Fraction `json:"corrupt,omitempty"`
 
-	// How much what is drawn for a packet depends on what was for the one before: 0: not at all.
+	// The correlation of each random value with that of the packet before; 0: they are independent.
 	LossCorrelation      Fraction `json:"loss_correlation,omitempty"`
 	DelayCorrelation     Fraction `json:"delay_correlation,omitempty"` // of the jitter
 	ReorderCorrelation   Fraction `json:"reorder_correlation,omitempty"`
@@ -48,13 +49,13 @@ type LinkChange struct {
 	LossCorrelation, DelayCorrelation, ReorderCorrelation, DuplicateCorrelation, CorruptCorrelation *Fraction
 }
 
-// LinkOption is something that a direction of a link can be told: a field of Impairment, and the
-// one of the same name of LinkChange. Whatever reads, writes, checks or shows options does it by
-// LinkOptions; what puts them into effect, and what measures them, says which of them it knows.
+// LinkOption is an option of a direction of a link: a field of Impairment, and the one with the
+// same name in LinkChange. Whatever reads, writes, checks or shows options uses LinkOptions; what
+// implements or measures them says which of them it knows.
 type LinkOption struct {
 	Name    string // in files, in commands and in JSON
 	Field   string
-	Meaning string // in a line, and how it is written
+	Meaning string // in a line, with the form of its values
 
 	words string // how pictures have it, around its value; "": by its name, as what few links have
 	valueKind
@@ -83,10 +84,9 @@ var LinkOptions = []LinkOption{
 	{"corrupt_correlation", "CorruptCorrelation", "The same of corrupt.", "", shares},
 }
 
-// valueKind is how values of some options are read, and what of them is within limits, whoever
-// made them.
+// valueKind says how values of some options are read, and which are within limits.
 type valueKind struct {
-	Parse func(text string) (any, error) // of none and 0 the zero value
+	Parse func(text string) (any, error) // returns the zero value for none and 0
 	check func(name string, value any) error
 }
 
@@ -141,12 +141,12 @@ func numbers(noun string, least, most int, hint string) valueKind {
 	})
 }
 
-// in is what an *Impairment has of the option, or a *LinkChange: a pointer.
+// in returns the option's field in an *Impairment or a *LinkChange.
 func (o *LinkOption) in(of any) reflect.Value {
 	return reflect.ValueOf(of).Elem().FieldByName(o.Field)
 }
 
-// LinkOptionNames are the names of LinkOptions.
+// LinkOptionNames returns the names of LinkOptions.
 func LinkOptionNames() (names []string) {
 	for _, o := range LinkOptions {
 		names = append(names, o.Name)
@@ -154,10 +154,10 @@ func LinkOptionNames() (names []string) {
 	return names
 }
 
-// given are the options that a direction is told, with their values.
+// given returns the options that are set, with their values.
 func (i Impairment) given() iter.Seq2[*LinkOption, any] {
 	return func(yield func(*LinkOption, any) bool) {
-		if i == (Impairment{}) { // as most links are, and looking is slow
+		if i == (Impairment{}) { // fast path: most links have none
 			return
 		}
 		for k := range LinkOptions {
@@ -168,7 +168,7 @@ func (i Impairment) given() iter.Seq2[*LinkOption, any] {
 	}
 }
 
-// Words list briefly what a direction is told: 10mbit, ±2ms, 1% loss, reorder 10%.
+// Words describes the common options that are set: 10mbit, ±2ms, 1% loss, reorder 10%.
 func (i Impairment) Words() (out []string) {
 	for o, v := range i.given() {
 		if o.words != "" {
@@ -178,7 +178,8 @@ func (i Impairment) Words() (out []string) {
 	return append(out, i.Rarer()...)
 }
 
-// Rarer lists, in words, what few links have, and numbers last: loss correlation 25%, gap 5.
+// Rarer describes the rare options that are set, with their numbers last: loss correlation 25%, gap
+// 5.
 func (i Impairment) Rarer() (out []string) {
 	var numbers []string
 	for o, v := range i.given() {
@@ -193,8 +194,7 @@ func (i Impairment) Rarer() (out []string) {
 	return append(out, numbers...)
 }
 
-// Unknown is the first option that a direction is told and that is not among those that somebody
-// can put into effect; "": there is none.
+// Unknown returns the first option that is set and not in known; "" if there is none.
 func (i Impairment) Unknown(known []string) string {
 	for o := range i.given() {
 		if !slices.Contains(known, o.Name) {
@@ -210,12 +210,12 @@ func (i Impairment) Random() bool {
 }
 
 // PerPacket says whether something happens to packets one by one, so that several must not cross
-// the link as one.
+// the link as one super-packet.
 func (i Impairment) PerPacket() bool { return i.Random() || i.Managed() }
 
 // Arrives is the share of packets, in [0, 1], of which a copy crosses the direction undamaged.
 // Duplicates are left out: of those one more may arrive.
 func (i Impairment) Arrives() float64 { return (1 - float64(i.Loss)) * (1 - float64(i.Corrupt)) }
 
-// Managed says whether active queue management is in effect: without a bandwidth nothing waits.
+// Managed says whether active queue management has an effect: without a bandwidth nothing waits.
 func (i Impairment) Managed() bool { return i.Bandwidth > 0 && i.Queue.Managed() }

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Inherit fills what a topology leaves open with what was assigned in an earlier, resolved one, so
-// that an edited file keeps the ports, addresses, datapath ids and router ids of everything that it
-// did not change. Addresses stay open if they now come from another pool, if routers now divide one
-// network into subnets or no longer do, and in segments that were joined, divided, or have become
-// too large for their subnet.
+// Inherit fills in what a topology leaves open with the values assigned in an earlier, resolved
+// one, so that an edited file keeps the ports, addresses, datapath ids and router ids of everything
+// that it did not change. Addresses stay open if they now come from another pool, if routers now
+// divide one network into subnets or no longer do, and in segments that were joined, divided, or
+// have become too large for their subnet.
 func Inherit(t, resolved *Topology) {
 	before := byName(resolved)
 	addresses := t.Subnet == resolved.Subnet && t.Subnet6 == resolved.Subnet6 && t.hasSubnets() == resolved.hasSubnets()

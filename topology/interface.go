@@ -13,8 +13,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Interface is a device of a host or Linux router beside those of its links: what Linux makes of
-// these, or of nothing. It is of one kind (InterfaceKinds), and has the settings of that.
+// Interface is a device of a host or Linux router besides those of its links, which Linux makes on
+// top of these, or of nothing. It is of one kind (InterfaceKinds), with that kind's settings.
 type Interface struct {
 	Name string `json:"name"`
 
@@ -26,18 +26,18 @@ type Interface struct {
 	GRE    netip.Addr `json:"gre,omitzero"`     // the other end of a tunnel (RFC 2784)
 	Dummy  bool       `json:"dummy,omitempty"`
 
-	On     string     `json:"on,omitempty"`    // of a VLAN: below it; of tunnels: their packets leave there
+	On     string     `json:"on,omitempty"`    // of a VLAN: the device below; of tunnels: the device that their packets leave through
 	Mode   BondMode   `json:"mode,omitempty"`  // empty: BondModes[0]
 	Table  int        `json:"table,omitempty"` // of a VRF
-	Local  netip.Addr `json:"local,omitzero"`  // of tunnels: the sender of their packets
-	Remote netip.Addr `json:"remote,omitzero"` // of a VXLAN: who gets what it does not know; unset: nobody
+	Local  netip.Addr `json:"local,omitzero"`  // of tunnels: the source of their packets
+	Remote netip.Addr `json:"remote,omitzero"` // of a VXLAN: the destination of unknown addresses; unset: none
 
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MAC       MAC            `json:"mac,omitzero"`
-	MTU       int            `json:"mtu,omitempty"` // 0: what the kernel gives it
+	MTU       int            `json:"mtu,omitempty"` // 0: the kernel's default
 
 	RA   *Advertisement `json:"ra,omitempty"`   // as that of an Endpoint
-	MPLS bool           `json:"mpls,omitempty"` // it takes packets with labels
+	MPLS bool           `json:"mpls,omitempty"` // it accepts packets with labels
 
 	Pos Position `json:"-"`
 }
@@ -45,28 +45,27 @@ type Interface struct {
 // BondMode says which member of a bond sends what.
 type BondMode string
 
-// BondModes are those of Linux, the one that it takes by itself first.
+// BondModes are Linux's modes of bonds, its default first.
 var BondModes = []BondMode{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb",
 	"balance-alb"}
 
-// InterfaceKind is a kind of interfaces, and what follows from it. What makes one is in
-// target/local.
+// InterfaceKind is a kind of interfaces, and its properties. Package target/local makes them.
 type InterfaceKind struct {
 	Name string   // as in files
 	Is   string   // "a VLAN"
-	Keys []string // what files may say of it beside Name, addresses and mtu
+	Keys []string // keys that files may have for it, besides Name, addresses and mtu
 
 	of      func(*Interface) bool
 	members func(*Interface) []string
 	// It passes Ethernet frames: it can be a port of a bridge, and VLANs can be on it.
 	frames bool
-	random bool                             // the kernel would give it a MAC address by chance
+	random bool                             // the kernel would give it a random MAC address
 	takes  func(member *InterfaceKind) bool // nil for member: the device of a link
 	check  func(i *Interface, bad func(hint, format string, args ...any))
 }
 
-// InterfaceKinds are all kinds. To add one is an entry here, its fields in Interface and in
-// topology/formats/trivet, and what makes it.
+// InterfaceKinds are all kinds. Another one needs an entry here, its fields in Interface and in
+// topology/formats/trivet, and the code in target/local that makes it.
 var InterfaceKinds = []InterfaceKind{
 	{Name: "vlan", Is: "a VLAN", Keys: []string{"on", "mac"}, frames: true,
 		of: func(i *Interface) bool { return i.VLAN != 0 },
@@ -137,7 +136,7 @@ func (i *Interface) tunnel(remote netip.Addr, bad func(hint, format string, args
 	}
 }
 
-// tableTaken says whether a routing table is the kernel's, or that of the management network.
+// tableTaken says whether a routing table is reserved by the kernel or for the management network.
 func tableTaken(table int) bool { return table >= 253 && table <= 255 || table == ManagementTable }
 
 func texts[T ~string](list []T) []string {
@@ -148,7 +147,7 @@ func texts[T ~string](list []T) []string {
 	return out
 }
 
-// Kind is what the interface is; nil: it is none, or several at once.
+// Kind returns the interface's kind; nil if it has none, or several.
 func (i *Interface) Kind() (kind *InterfaceKind) {
 	for k := range InterfaceKinds {
 		if InterfaceKinds[k].of(i) {
@@ -161,7 +160,7 @@ func (i *Interface) Kind() (kind *InterfaceKind) {
 	return kind
 }
 
-// Members are the devices that are parts of the interface.
+// Members returns the devices that are members of the interface.
 func (i *Interface) Members() []string {
 	if k := i.Kind(); k != nil && k.members != nil {
 		return k.members(i)
@@ -169,8 +168,8 @@ func (i *Interface) Members() []string {
 	return nil
 }
 
-// Lower are the devices that are there before the interface: its members, and the one that it is
-// on.
+// Lower returns the devices that must exist before the interface: its members, and the one that it
+// is on.
 func (i *Interface) Lower() []string {
 	if i.On == "" {
 		return i.Members()
@@ -186,8 +185,7 @@ func (n *Node) interfacesByName() map[string]*Interface {
 	return by
 }
 
-// VRFs are, by device, the VRFs in which a node's addresses and routes are that are not in the main
-// table.
+// VRFs returns, by device, the VRF that a node's addresses and routes there are in, if any.
 func (n *Node) VRFs() map[string]*Interface {
 	out := map[string]*Interface{}
 	for i := range n.Interfaces {
@@ -198,8 +196,8 @@ func (n *Node) VRFs() map[string]*Interface {
 	return out
 }
 
-// PassedOn are the node's devices at which frames belong to another interface of the node's, and
-// that: a bridge or bond that they are members of, or else a VLAN.
+// PassedOn returns those devices of the node whose frames belong to another of its interfaces, and
+// that interface: the bridge or bond that they are members of, or else a VLAN.
 func (n *Node) PassedOn() map[string]*Interface {
 	out := map[string]*Interface{}
 	for i := range n.Interfaces {
@@ -214,7 +212,7 @@ func (n *Node) PassedOn() map[string]*Interface {
 	return out
 }
 
-// InterfacesInOrder are the node's interfaces, each after those that it is made of.
+// InterfacesInOrder returns the node's interfaces, each after those that it is made of.
 func (n *Node) InterfacesInOrder() (out []*Interface) {
 	done, by := map[string]bool{}, n.interfacesByName()
 	var add func(i *Interface)
@@ -234,7 +232,7 @@ func (n *Node) InterfacesInOrder() (out []*Interface) {
 	return out
 }
 
-// options are what is said of an interface, by the keys of files.
+// options returns the keys, as in files, of the interface's settings.
 func (i *Interface) options() (keys []string) {
 	for _, s := range []struct {
 		key string
@@ -248,10 +246,10 @@ func (i *Interface) options() (keys []string) {
 	return keys
 }
 
-// String is the interface in one line, as a file has it but for its name.
+// String returns the interface in one line, as in a file but without its name.
 func (i Interface) String() string { return i.text(false) }
 
-// What says only what the interface is: "bond r1-eth0 r1-eth1".
+// What returns only what the interface is made of: "bond r1-eth0 r1-eth1".
 func (i Interface) What() string { return i.text(true) }
 
 func (i *Interface) text(short bool) string {
@@ -300,18 +298,18 @@ func CloneInterfaces(list []Interface) []Interface {
 	return out
 }
 
-// mostInterfaces bounds those of a node, and their members: all VLANs of a device, and more.
+// mostInterfaces limits a node's interfaces, and their members; it allows all VLANs of a device,
+// and more.
 const mostInterfaces = 5000
 
-// ModuleDevices are those that modules of the kernel for tunnels put into each namespace when they
-// are loaded.
+// ModuleDevices are the devices that the kernel's modules for tunnels add to each namespace when
+// they are loaded.
 var ModuleDevices = []string{"gre0", "gretap0", "erspan0", "ip6gre0", "sit0", "tunl0", "ip6tnl0", "ip_vti0", "ip6_vti0"}
 
-// reservedDevices are the names of devices that the kernel or Trivet makes by itself in each
-// namespace.
+// reservedDevices are names of devices that the kernel or Trivet makes in each namespace.
 var reservedDevices = append([]string{"lo", "all", "default", ManagementDevice, UplinkDevice}, ModuleDevices...)
 
-// interfaces checks what a node says of its own, as far as that needs no names of others.
+// interfaces checks a node's own interfaces, as far as that does not depend on the names of others.
 func (v *validator) interfaces(n *Node, bad func(hint, format string, args ...any)) {
 	switch {
 	case len(n.Interfaces) == 0:
@@ -421,7 +419,7 @@ func (v *validator) cycles(n *Node) {
 }
 
 // interfaces checks the devices that nodes' own interfaces are made of, once all have names, and
-// takes the addresses of those that only pass frames on.
+// removes the addresses of devices that only pass frames on.
 func (r *resolver) interfaces() {
 	for _, n := range r.t.Nodes {
 		if len(n.Interfaces) == 0 {
@@ -446,7 +444,7 @@ func (r *resolver) interfaces() {
 	}
 }
 
-// mostSuggested bounds the time spent looking for similar names of devices, of each node.
+// mostSuggested limits, for each node, how often similar names of devices are searched for.
 const mostSuggested = 20
 
 // lowers checks what a node's interfaces are made of.
@@ -500,17 +498,17 @@ func (r *resolver) lowers(n *Node) {
 	}
 }
 
-// VLANPort is a port of a switch that tells VLANs apart, and the member of a set that its link is.
+// VLANPort is a port of a switch with VLANs, and the member of a set that its link is.
 type VLANPort struct {
 	Switch string
 	Member int
 	PortVLANs
 }
 
-// Domains finds the broadcast domains: of nodes' own interfaces by node and name, and of links,
-// which are joined in sets as VLANs join them. sets has links as far as others have joined them, by
-// switches that pass tags on above all; ends says which of its members a device of a link is, by
-// node and name, and numbers from next on are free.
+// Domains finds the broadcast domains of nodes' own interfaces, by node and name. It also joins
+// links in sets if VLANs connect them; sets has them joined by switches that pass tags on already.
+// ends gives the member of sets for a device of a link, by node and name, and numbers from next on
+// are free.
 func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, ports []VLANPort,
 	next int) map[[2]string]int {
 	out, numbers := map[[2]string]int{}, map[string]int{}
@@ -528,10 +526,10 @@ func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, por
 		return d, ok
 	}
 	tagged := func(medium, vlan int) int { return numbered(fmt.Sprintf("vlan %d of %d", vlan, medium)) }
-	media := sets // whose members have the same frames, with whatever tags
+	media := sets // sets of members that receive the same frames, whatever their tags
 	inSwitch := func(int, int) (int, bool) { return 0, false }
 	ofVLANs := map[int]bool{} // numbers of domains of VLANs
-	// VLANs are told apart once it is known which devices are in one domain.
+	// VLANs come second, once it is known which devices are in one domain.
 	for _, vlans := range []bool{false, true} {
 		if vlans && len(ports) > 0 {
 			media = maps.Clone(sets)
@@ -583,10 +581,10 @@ func Domains(nodes []*Node, sets disjoint.Sets[int], ends map[[2]string]int, por
 	return out
 }
 
-// joinVLANs joins links whose frames without tags are of one VLAN. The function that it returns
-// says in which domain frames with a tag are on a medium: false if no switch there has the VLAN
-// with one. What is joined for one VLAN is for all that the same ports have with tags: there may be
-// thousands of VLANs at thousands of ports, but few different trunks (mostTrunks).
+// joinVLANs joins links whose untagged frames belong to one VLAN. The function that it returns
+// gives the domain of a medium's frames with a tag; false if no switch there has the VLAN tagged.
+// VLANs that are tagged at the same ports are handled together: there may be thousands of VLANs at
+// thousands of ports, but only few different trunks (mostTrunks).
 func joinVLANs(sets, media disjoint.Sets[int], ports []VLANPort,
 	numbered func(string) int) func(medium, vlan int) (int, bool) {
 	trunks := map[PortVLANs]bool{}
@@ -642,8 +640,8 @@ func joinVLANs(sets, media disjoint.Sets[int], ports []VLANPort,
 	}
 }
 
-// SetFrom says whether an interface can be made of what it was before by setting its addresses, its
-// members, its MTU and its MAC.
+// SetFrom says whether an existing interface can be turned into this one by setting its addresses,
+// its members, its MTU and its MAC address.
 func (i *Interface) SetFrom(was *Interface) bool {
 	if i.Kind() != was.Kind() || i.MTU == 0 && was.MTU != 0 || i.MAC == (MAC{}) && was.MAC != (MAC{}) {
 		return false
@@ -655,8 +653,8 @@ func (i *Interface) SetFrom(was *Interface) bool {
 	return reflect.DeepEqual(device(i), device(was))
 }
 
-// TableOf is the routing table of a node's route: the one that it names, that of the VRF over whose
-// members it leads, or 0, the main one. ends are the node's.
+// TableOf returns the routing table of a node's route: the one that it names, that of the VRF of
+// its device, or 0, the main one. ends are the node's.
 func (n *Node) TableOf(r Route, ends []*Endpoint) int {
 	if r.Table != 0 {
 		return int(r.Table)

@@ -45,7 +45,7 @@ func (c *LinkChange) set(key, value string) error {
 	return err
 }
 
-// note has a change set the option to a value.
+// note sets the option in a change.
 func (o *LinkOption) note(c *LinkChange, v reflect.Value) {
 	p := reflect.New(v.Type())
 	p.Elem().Set(v)
@@ -69,9 +69,9 @@ func (c LinkChange) Apply(l *Link) {
 	}
 }
 
-// Between returns what sets those options of a link that are others in another one, in any
-// direction, to what its first end sends there by; false: that does not make it the other one, as
-// the directions differ from each other.
+// Between returns the change that sets those options of a link that differ, in any direction, from
+// another's to what the other's first end has; false if that does not yield the other link, as its
+// directions differ.
 func Between(from, to *Link) (c LinkChange, ok bool) {
 	if from.Down != to.Down {
 		up := !to.Down

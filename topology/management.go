@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Management is the network by which the machine reaches the nodes of a lab, beside all links: each
-// host and Linux router has an address in it, on a device of its own. The zero value: there is
-// none.
+// Management is the network by which the machine reaches the nodes of a lab, besides all links:
+// each host and Linux router has an address in it, on a device of its own. With the zero value
+// there is none.
 type Management struct {
 	Subnet netip.Prefix `json:"subnet,omitzero"`
-	// By Resolve, or by the machine if it uses that one itself: the file says only true.
+	// By Resolve, or by the machine if it uses that subnet itself: the file only says true.
 	Chosen bool `json:"chosen,omitempty"`
 }
 
@@ -23,21 +23,20 @@ const ManagementDevice = "mgmt0"
 // ManagementTable is the routing table of a node's route in the management network.
 const ManagementTable = 0x7472
 
-// UplinkDevice is the device by which a NAT leaves the lab.
+// UplinkDevice is the device through which a NAT leaves the lab.
 const UplinkDevice = "uplink"
 
-// ManagementDefault is the subnet that is taken if a topology names none, and no link has addresses
-// of it.
+// ManagementDefault is the subnet if a topology names none, and no link has addresses of it.
 var ManagementDefault = netip.MustParsePrefix("172.30.0.0/24")
 
-// managementPool is where subnets are taken from that a topology does not name.
+// managementPool is the pool of subnets if a topology names none.
 var managementPool = netip.MustParsePrefix("172.30.0.0/15")
 
-// MaxManaged is how many nodes a management network can have: those that are joined to one Linux
-// bridge beside the machine.
+// MaxManaged is the maximum number of nodes in a management network: as many as a Linux bridge has
+// ports, besides the machine's.
 const MaxManaged = 1022
 
-// ParseManagement reads what a file says: true, false, or a subnet.
+// ParseManagement reads the value in a file: true, false, or a subnet.
 func ParseManagement(s string) (m Management, err error) {
 	switch s {
 	case "true", "yes", "on":
@@ -52,7 +51,7 @@ func ParseManagement(s string) (m Management, err error) {
 	return m, nil
 }
 
-// String is how files write it.
+// String returns the value as written in a file.
 func (m Management) String() string {
 	switch {
 	case m.Subnet.IsValid():
@@ -68,7 +67,7 @@ func (m Management) Machine() netip.Prefix {
 	return netip.PrefixFrom(m.Subnet.Masked().Addr().Next(), m.Subnet.Bits())
 }
 
-// managementSubnet checks what a topology says of its management network.
+// managementSubnet checks a topology's management network.
 func (v *validator) managementSubnet() {
 	switch m, p := v.t.Management, v.t.Management.Subnet; {
 	case !p.IsValid():
@@ -80,7 +79,7 @@ func (v *validator) managementSubnet() {
 	}
 }
 
-// managementAddress checks what a node says of its own.
+// managementAddress checks a node's management address.
 func (v *validator) managementAddress(n *Node, bad func(hint, format string, args ...any)) {
 	a, p := n.Management, v.t.Management.Subnet
 	switch {
@@ -97,8 +96,8 @@ func (v *validator) managementAddress(n *Node, bad func(hint, format string, arg
 	}
 }
 
-// management gives each node that can have one its address: the n-th the n-th after the machine's,
-// so that a file has the same addresses everywhere.
+// management gives each node that can have one its address: the n-th such node gets the n-th
+// address after the machine's, so that a file has the same addresses everywhere.
 func (r *resolver) management() {
 	m := &r.t.Management
 	var nodes []*Node
@@ -163,8 +162,8 @@ func (r *resolver) management() {
 	}
 }
 
-// ManagementSubnets are those from which one is chosen for a resolved topology, in order: large
-// enough for its nodes, and without addresses of its links.
+// ManagementSubnets are the candidates for a resolved topology's subnet, in order: large enough for
+// its nodes, and without addresses of its links.
 func (t *Topology) ManagementSubnets() iter.Seq[netip.Prefix] {
 	bits := ManagementDefault.Bits()
 	for len(t.Nodes) > nodesIn(bits) && bits > 22 {
@@ -181,7 +180,7 @@ func (t *Topology) ManagementSubnets() iter.Seq[netip.Prefix] {
 	}
 }
 
-// nodesIn is how many nodes fit into a subnet: without the network, broadcast and machine's
+// nodesIn returns how many nodes fit into a subnet, without the network, broadcast and machine's
 // addresses.
 func nodesIn(bits int) int { return 1<<(32-bits) - 3 }
 
@@ -212,8 +211,8 @@ func (t *Topology) usesAddressesOf(p netip.Prefix) (other netip.Prefix) {
 	return other
 }
 
-// WithManagement is a resolved topology with its management network in another subnet of the same
-// size.
+// WithManagement returns a resolved topology with its management network moved to another subnet of
+// the same size.
 func (t *Topology) WithManagement(subnet netip.Prefix) (*Topology, error) {
 	was := t.Management.Subnet
 	if was.Bits() != subnet.Bits() {

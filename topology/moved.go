@@ -12,8 +12,8 @@ type OwnedAddress struct {
 	Address   netip.Addr `json:"address"`
 }
 
-// Moved lists the addresses that others have in a later topology than before, or that are at other
-// MACs: whoever has spoken to them before knows where they were.
+// Moved lists the addresses that are at another interface or another MAC address in a later
+// topology than before: neighbours still remember the earlier one.
 func Moved(old, now *Topology) (out []OwnedAddress) {
 	type owner struct {
 		node string

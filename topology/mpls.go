@@ -17,14 +17,14 @@ const (
 	MaxLabel   = 1<<20 - 1
 
 	explicitNull4, explicitNull6 = 0, 2 // the packet below is one of IPv4, of IPv6
-	implicitNull                 = 3    // for protocols alone: the label is to be popped
+	implicitNull                 = 3    // for protocols only: the label is to be popped
 )
 
-// LabelStack are labels that packets are given, the outermost first, as ip-route(8) has them:
+// LabelStack is a stack of labels to push, the outermost first, in the syntax of ip-route(8):
 // "100/200"; empty: none. ParseLabelStack reads it.
 type LabelStack string
 
-// mostLabels bounds a stack: iproute2 reads no more.
+// mostLabels limits a stack: iproute2 reads no more.
 const mostLabels = 16
 
 // ParseLabelStack reads "100/200": explicit null (0 and 2) and labels from FirstLabel on.
@@ -49,7 +49,7 @@ func ParseLabelStack(s string) (LabelStack, error) {
 	return LabelStack(s), nil
 }
 
-// Labels are those of the stack, the outermost first.
+// Labels returns the stack's labels, the outermost first.
 func (s LabelStack) Labels() (out []int) {
 	if s == "" {
 		return nil
@@ -61,7 +61,7 @@ func (s LabelStack) Labels() (out []int) {
 	return out
 }
 
-// StackOf is the stack of these labels, the outermost first.
+// StackOf returns the stack of these labels, the outermost first.
 func StackOf(labels []int) LabelStack {
 	text := make([]string, len(labels))
 	for i, l := range labels {
@@ -70,22 +70,23 @@ func StackOf(labels []int) LabelStack {
 	return LabelStack(strings.Join(text, "/"))
 }
 
-// LabelRoute says what becomes of packets whose outermost label a node knows (RFC 3031, section
+// LabelRoute says what a node does with packets with a given outermost label (RFC 3031, section
 // 3.11: an entry of its Incoming Label Map): the label is swapped for others, or popped, and the
-// packet goes to a neighbour, or is looked at by the node itself once there is no label left.
+// packet is sent to a neighbour, or processed by the node itself once it has no label left.
 type LabelRoute struct {
 	Label int        `json:"label"`          // FirstLabel to MaxLabel
-	Swap  LabelStack `json:"swap,omitempty"` // what takes its place; empty: it is popped
+	Swap  LabelStack `json:"swap,omitempty"` // labels in its place; empty: it is popped
 	Via   netip.Addr `json:"via,omitzero"`
-	// Lo or a VRF, without Via: the node looks at the packet; else Resolve finds that of Via.
+	// lo or a VRF if there is no Via: the node processes the packet itself. Otherwise Resolve finds
+	// the device of Via.
 	Device string `json:"device,omitempty"`
 }
 
 const labelHint = "write 100 swap 200 via 10.0.0.2, 100 pop via 10.0.0.2, or 100 pop dev lo for packets that are the node's to look at; " +
 	"dev r1-eth0 may follow via"
 
-// ParseLabelRoute reads "100 swap 200 via 10.0.0.2", "100 pop via 10.0.0.2", each of which dev may
-// follow, or "100 pop dev lo".
+// ParseLabelRoute reads "100 swap 200 via 10.0.0.2" or "100 pop via 10.0.0.2", either followed by
+// an optional dev, or "100 pop dev lo".
 func ParseLabelRoute(s string) (l LabelRoute, err error) {
 	bad := Mistaken(labelHint, "%q does not say what becomes of a label", clip(s))
 	f := strings.Fields(s)
@@ -127,7 +128,7 @@ func ParseLabelRoute(s string) (l LabelRoute, err error) {
 	return l, nil
 }
 
-// incoming says why packets with a label cannot be told what becomes of them.
+// incoming says why there can be no route for a label.
 func incoming(label int) error {
 	const hint = "write a number, 16 to 1048575"
 	switch {
@@ -157,15 +158,17 @@ func (l LabelRoute) String() string {
 	return s
 }
 
-// PlatformSetting is the setting of a network namespace that bounds the labels that it knows.
+// PlatformSetting is the sysctl, per network namespace, that limits the labels that a node can have
+// routes for.
 const PlatformSetting = "net.mpls.platform_labels"
 
-// usualLabels is what PlatformLabels is where no more are needed. The kernel keeps eight bytes for
-// each: 800 kB in a node.
+// usualLabels is the minimum of PlatformLabels. The kernel needs eight bytes for each: 800 kB per
+// node.
 const usualLabels = 100_000
 
-// PlatformLabels is how many labels, from 0 on, the kernel of a resolved node has to know; 0: the
-// node has nothing of MPLS. What its sysctls say goes before. ends are the node's.
+// PlatformLabels returns how many labels, from 0 on, the kernel of a resolved node has to allow; 0
+// if the node does not use MPLS. A value in the node's sysctls takes precedence. ends are the
+// node's.
 func (n *Node) PlatformLabels(ends []*Endpoint) int {
 	if !n.labelled() && !slices.ContainsFunc(ends, func(e *Endpoint) bool { return e.MPLS }) {
 		return 0
@@ -180,7 +183,8 @@ func (n *Node) PlatformLabels(ends []*Endpoint) int {
 	return most
 }
 
-// platformGiven is what the node's own settings say of it; 0: nothing, or no number.
+// platformGiven returns that value in the node's own sysctls; 0 if there is none, or it is no
+// number.
 func (n *Node) platformGiven() (given int) {
 	for _, s := range n.Sysctls {
 		if s.Name == PlatformSetting {
@@ -190,13 +194,13 @@ func (n *Node) platformGiven() (given int) {
 	return given
 }
 
-// labelled says whether the node, not the ends of its links, says anything of MPLS.
+// labelled says whether the node itself, rather than the ends of its links, has settings of MPLS.
 func (n *Node) labelled() bool {
 	return n.MPLS || len(n.Labels) > 0 || slices.ContainsFunc(n.Interfaces, func(i Interface) bool { return i.MPLS }) ||
 		slices.ContainsFunc(n.Routes, func(r Route) bool { return r.Labels != "" })
 }
 
-// labels checks what a node says of MPLS, as far as that needs no names of others.
+// labels checks a node's settings of MPLS, as far as that does not depend on the names of others.
 func (v *validator) labels(n *Node, bad func(hint, format string, args ...any)) {
 	if n.MPLS && n.Kind != Host && n.Kind != Router {
 		bad("make it a host or a router", "mpls: only these have it")
@@ -235,7 +239,7 @@ func (v *validator) labels(n *Node, bad func(hint, format string, args ...any)) 
 	}
 }
 
-// mpls checks what a link says of MPLS.
+// mpls checks a link's settings of MPLS.
 func (v *validator) mpls(l *Link, bad func(hint, format string, args ...any)) {
 	can := func(e Endpoint) bool {
 		n := v.nodes[e.Node]
@@ -252,7 +256,7 @@ func (v *validator) mpls(l *Link, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// asksForMPLS are the nodes at which links, or they themselves, say anything of it.
+// asksForMPLS returns the nodes that use MPLS, by their own settings or their links'.
 func asksForMPLS(t *Topology) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range t.Nodes {
@@ -270,8 +274,8 @@ func asksForMPLS(t *Topology) map[string]bool {
 	return out
 }
 
-// mpls says at each device whether it takes packets with labels, and finds the devices at which the
-// neighbours of label routes are, once all have addresses.
+// mpls sets for each device whether it accepts packets with labels, and finds the devices of label
+// routes' neighbours, once all have addresses.
 func (r *resolver) mpls() {
 	for _, l := range r.t.Links {
 		some, lacks := false, ""
@@ -309,7 +313,7 @@ func (r *resolver) mpls() {
 func (r *resolver) labelRoutes(n *Node) {
 	devices, addresses := r.devicesOf(n)
 	own := ownAddresses(n, addresses)
-	looks := []string{"lo"} // devices that stand for the node itself
+	looks := []string{"lo"} // devices that mean the node itself
 	for _, i := range n.Interfaces {
 		if len(i.VRF) > 0 {
 			looks = append(looks, i.Name)
@@ -352,8 +356,8 @@ func (r *resolver) labelRoutes(n *Node) {
 	n.Labels = kept
 }
 
-// unlabelled warns of packets with labels that go to a node of the lab that drops them, as its
-// device does not take any.
+// unlabelled warns of packets with labels that are sent to a node of the lab whose device drops
+// them.
 func (r *resolver) unlabelled() {
 	takes := map[netip.Addr]bool{} // by the addresses of hosts and Linux routers
 	for _, n := range r.t.Nodes {

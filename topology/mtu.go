@@ -11,10 +11,10 @@ const (
 	MTU     = 1500 // of a link that nobody has given another
 	MinMTU  = 68   // RFC 791, section 3.2
 	MinMTU6 = 1280 // with IPv6: RFC 8200, section 5
-	MaxMTU  = 9216 // what switches that pass jumbo frames take
+	MaxMTU  = 9216 // the limit of switches that pass jumbo frames
 )
 
-// CheckMTU finds with which MTUs of a link of a resolved topology what is spoken over it does not
+// CheckMTU reports MTUs of a link of a resolved topology with which a protocol over it does not
 // work.
 func (l *Link) CheckMTU(node func(name string) *Node) (problems Problems) {
 	for i, e := range l.Ends {
@@ -40,7 +40,7 @@ func (l *Link) CheckMTU(node func(name string) *Node) (problems Problems) {
 	return problems
 }
 
-// mtus checks those of links, also as events change them.
+// mtus checks the MTUs of links, also as events change them.
 func (r *resolver) mtus() {
 	node := func(name string) *Node { return r.nodes[name] }
 	for _, l := range r.t.Links {

@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Neighbor is a permanent entry of a node's tables of neighbours (ip-neighbour(8)): nobody is asked
-// for the MAC address, neither by ARP (RFC 826) nor by Neighbor Discovery (RFC 4861).
+// Neighbor is a permanent entry of a node's neighbour tables (ip-neighbour(8)): the MAC address is
+// not resolved by ARP (RFC 826) or Neighbor Discovery (RFC 4861).
 type Neighbor struct {
 	Address netip.Addr `json:"address"`
 	MAC     MAC        `json:"mac"`
@@ -20,8 +20,8 @@ type Neighbor struct {
 
 const neighborHint = "write 10.0.0.2 lladdr 02:00:00:00:00:02; dev h1-eth0 may follow"
 
-// ParseNeighbor reads "10.0.0.2 lladdr 02:00:00:00:00:02 dev h1-eth0", of which dev may be missing,
-// as ip-neighbour(8) has it.
+// ParseNeighbor reads "10.0.0.2 lladdr 02:00:00:00:00:02 dev h1-eth0" in the syntax of
+// ip-neighbour(8); dev is optional.
 func ParseNeighbor(s string) (n Neighbor, err error) {
 	bad := Mistaken(neighborHint, "%q is not a neighbour", s)
 	f := strings.Fields(s)
@@ -62,10 +62,10 @@ func (n Neighbor) String() string {
 	return s
 }
 
-// mostKernelEntries bounds the neighbours of a node, its rules and its labels.
+// mostKernelEntries limits each of a node's neighbours, its rules and its labels.
 const mostKernelEntries = 5000
 
-// kernelEntries says whether a node can have so many of one of these, and tells if it cannot.
+// kernelEntries says whether a node may have this many entries of one kind, and reports it if not.
 func kernelEntries(n *Node, key string, count int, bad func(hint, format string, args ...any)) bool {
 	switch {
 	case count == 0:
@@ -79,7 +79,7 @@ func kernelEntries(n *Node, key string, count int, bad func(hint, format string,
 	return true
 }
 
-// neighbors checks what a node says of its own, as far as that needs no names of others.
+// neighbors checks a node's own neighbours, as far as that does not depend on the names of others.
 func (v *validator) neighbors(n *Node, bad func(hint, format string, args ...any)) {
 	if !kernelEntries(n, "neighbors", len(n.Neighbors), bad) {
 		return
@@ -94,7 +94,7 @@ func (v *validator) neighbors(n *Node, bad func(hint, format string, args ...any
 	}
 }
 
-// neighbors finds the devices at which neighbours are, once all have addresses.
+// neighbors finds the devices of neighbours, once all have addresses.
 func (r *resolver) neighbors() {
 	for _, n := range r.t.Nodes {
 		if len(n.Neighbors) == 0 || !r.hasOwn(n, "neighbors", n.Pos) {
@@ -139,8 +139,8 @@ func (r *resolver) neighbors() {
 	}
 }
 
-// hasOwn says whether a node has a network namespace of its own for what a key gives it, and tells,
-// at a position of the file, if it has not.
+// hasOwn says whether a node has a network namespace of its own, as the key requires, and reports
+// it at a position of the file if not.
 func (r *resolver) hasOwn(n *Node, key string, pos Position) bool {
 	made := n.Made()
 	if made.Own && !made.Guest {
@@ -151,7 +151,7 @@ func (r *resolver) hasOwn(n *Node, key string, pos Position) bool {
 	return false
 }
 
-// ownAddresses are a node's, those of its devices and its loopback.
+// ownAddresses returns a node's addresses, those of its devices and its loopback.
 func ownAddresses(n *Node, devices map[string][]netip.Prefix) map[netip.Addr]bool {
 	own := map[netip.Addr]bool{}
 	for _, list := range devices {
@@ -165,7 +165,7 @@ func ownAddresses(n *Node, devices map[string][]netip.Prefix) map[netip.Addr]boo
 	return own
 }
 
-// devicesWith are the devices in whose subnets an address is.
+// devicesWith returns the devices in whose subnets an address is.
 func devicesWith(a netip.Addr, devices []string, addresses map[string][]netip.Prefix) (out []string) {
 	for _, device := range devices {
 		if slices.ContainsFunc(addresses[device], func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -175,7 +175,7 @@ func devicesWith(a netip.Addr, devices []string, addresses map[string][]netip.Pr
 	return out
 }
 
-// devicesOf are the devices of a node's links and its own interfaces, and their addresses.
+// devicesOf returns the devices of a node's links and its own interfaces, and their addresses.
 func (r *resolver) devicesOf(n *Node) (names []string, addresses map[string][]netip.Prefix) {
 	addresses = map[string][]netip.Prefix{}
 	for _, e := range r.ends[n.Name] {

@@ -12,28 +12,28 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// NodeFile is a file that a node is given: put there before its program begins, and once more when
-// it is changed. Its text is in a file beside the topology's, or in that itself.
+// NodeFile is a file that a node is given: written before its program starts, and again when it
+// changes. Its text is in a file next to the topology's, or within that.
 type NodeFile struct {
 	Path string `json:"path"` // in the node
 	TextFile
-	Mode uint32 `json:"mode,omitempty"` // its permissions, known once it has been read
+	Mode uint32 `json:"mode,omitempty"` // permissions, once they have been read
 }
 
 // TextMode are the permissions of a file whose text is in the topology's file.
 const TextMode = 0o644
 
-// MaxNodeFiles is how many files a node can be given: each is a few requests to its engine.
+// MaxNodeFiles limits the number of files of a node: each takes a few requests to its engine.
 const MaxNodeFiles = 64
 
-// filePath is the longest path of a file in a node: Linux has none that are longer (PATH_MAX).
+// filePath is the maximum length of a path in Linux (PATH_MAX).
 const filePath = 4096
 
-// InText says whether the topology's file can hold the file itself: texts of one line are names of
-// files there.
+// InText says whether the topology's file can contain the file itself: there, texts of one line are
+// names of files.
 func (f NodeFile) InText() bool { return f.Mode == TextMode && strings.Contains(f.Text, "\n") }
 
-// String is what tells whether two are the same, without the text.
+// String identifies the file and its content, without showing the text.
 func (f NodeFile) String() string {
 	if f.Mode == 0 {
 		return cmp.Or(f.File, "a text")
@@ -42,12 +42,12 @@ func (f NodeFile) String() string {
 	return fmt.Sprintf("%s, mode %04o, %x", words.Plural(len(f.Text), "byte"), f.Mode, sum[:4])
 }
 
-// errand describes what root does for it.
+// errand describes what root does with it.
 func (f NodeFile) errand() string {
 	return cmp.Or(f.File, "a text of the topology's file") + " as " + f.Path
 }
 
-// NotText says why what is in a file cannot be kept in a topology; "" if it can.
+// NotText says why a file's content cannot be kept in a topology; "" if it can.
 func NotText(text string) string {
 	switch {
 	case len(text) > MaxConfigFile:
@@ -58,10 +58,10 @@ func NotText(text string) string {
 	return ""
 }
 
-// ofLab are the files and directories of every container that are the lab's or the kernel's.
+// ofLab are files and directories in every container that belong to the lab or the kernel.
 var ofLab = []string{"/etc/hosts", "/etc/resolv.conf", "/.trivet", "/proc", "/sys", "/dev"}
 
-// within says whether a path is another, or below it; both are clean.
+// within says whether a path is dir, or below it; both are clean.
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -11,7 +11,7 @@ import (
 // SourceOSPF is OSPF's name.
 const SourceOSPF = "ospf"
 
-const minMTUOfOSPF = 256 // its engines take no less
+const minMTUOfOSPF = 256 // the minimum of its engines
 
 func init() {
 	RegisterProtocol(Protocol{
@@ -46,7 +46,7 @@ func init() {
 	})
 }
 
-// OSPF returns the node's settings; nil: it does not speak OSPF.
+// OSPF returns the node's settings; nil if it does not speak OSPF.
 func (n *Node) OSPF() *OSPF { return SettingsOf[*OSPF](n.Protocols) }
 
 // OSPF returns the settings for both ends; nil: there are none.
@@ -146,7 +146,7 @@ type OSPFAuth struct {
 	ID   int          `json:"id,omitempty"` // key id, 1 to 255; 0: 1; not used by AuthSimple
 }
 
-// ospfKeys are the keys of settings: those of virtual links are by these, the other is by "".
+// ospfKeys returns the keys in settings: those of virtual links by link, the other by "".
 func ospfKeys(s Settings) map[string]*string {
 	keys := map[string]*string{}
 	add := func(name string, a *OSPFAuth) {
@@ -272,9 +272,9 @@ func clonePointer[T any](p *T) *T {
 	return &c
 }
 
-// ospfTowards gives an end its settings whose other end, a node at another site, is not known in
-// the part: whether a router is there decides what the link is to OSPF, and both ends must take it
-// for the same.
+// ospfTowards completes the settings of an end whose other end is a node at another site, which the
+// part does not know: the type of the link depends on whether that node is a router, and both ends
+// must agree on it.
 func ospfTowards(l *Link, near *Endpoint, far *Node) {
 	s := merged(l.OSPF(), near.OSPF())
 	switch {

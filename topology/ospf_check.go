@@ -153,7 +153,7 @@ func checkAuth(a *OSPFAuth, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// suitsOSPF finds routers whose daemons cannot do what they are asked for.
+// suitsOSPF reports routers whose daemons cannot do what their settings ask for.
 func suitsOSPF(n *Node, problems *Problems) {
 	if n.Datapath.Linux() && slices.ContainsFunc(n.OSPF().Redistribute, func(d OSPFRedistribute) bool {
 		return d.Source == SourceProgram || d.Source == SourceProtocol

@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// ospfCosts are what OSPF's ways cost by the settings of a topology.
+// ospfCosts are the costs of OSPF's paths according to the settings of a topology.
 type ospfCosts struct {
 	routers map[string]OSPFRouter
 	members map[ospfNetwork][]ospfMember
 	least   map[netip.Addr]map[string]int
 }
 
-// ospfMember is a router that may have neighbours in a network, by an interface that costs so much.
+// ospfMember is a router that may have neighbours in a network, and the cost of its interface
+// there.
 type ospfMember struct {
 	router string
 	cost   int
 }
 
-// ospfCostsOf a resolved topology.
+// ospfCostsOf returns the costs of a resolved topology.
 func ospfCostsOf(t *Topology) *ospfCosts {
 	c := &ospfCosts{routers: map[string]OSPFRouter{}, members: map[ospfNetwork][]ospfMember{},
 		least: map[netip.Addr]map[string]int{}}
@@ -33,7 +34,7 @@ func ospfCostsOf(t *Topology) *ospfCosts {
 	return c
 }
 
-// Over is what it costs a router to send out of a device; false: OSPF does not run there.
+// Over returns the cost of a router's device; false if OSPF does not run there.
 func (c *ospfCosts) Over(router, device string) (cost int, ok bool) {
 	for _, i := range c.routers[router].Interfaces {
 		if i.Name == device {
@@ -43,9 +44,9 @@ func (c *ospfCosts) Over(router, device string) (cost int, ok bool) {
 	return 0, false
 }
 
-// Least is the least that it costs a router to send to the network that an address is in, within
-// the network's area, which takes precedence over all others; false: there is no such way, or the
-// network is not one of a link in one area.
+// Least returns the lowest cost from a router to the network that contains an address, over
+// intra-area paths, which take precedence over all others; false if there is no such path, or the
+// network is not that of a link in one area.
 func (c *ospfCosts) Least(router string, to netip.Addr) (cost int, ok bool) {
 	if _, known := c.least[to]; !known {
 		c.least[to] = c.leastTo(to)

@@ -23,9 +23,9 @@ func longestDead(t *Topology) (longest time.Duration) {
 
 // ospfReach lists, by router, the networks to which OSPF should bring routes: for each router with
 // daemons, all networks of the routers that it is connected to; for routing nodes next to such
-// routers, those of the daemons, as routing nodes share all they know among themselves. Routers are
-// connected if their active interfaces are up in one network, and agree so that they can be
-// neighbours.
+// routers, those of the daemons, as routing nodes share their routes among themselves anyway.
+// Routers are connected if their active interfaces are up in one network, and their settings let
+// them become neighbours.
 func ospfReach(t *Topology) map[string][]netip.Prefix {
 	routers := OSPFOf(t)
 	joined := disjoint.Sets[int]{}

@@ -25,7 +25,7 @@ func ParseOSPFRedistribute(s string) (OSPFRedistribute, error) {
 	return r, nil
 }
 
-// wrong says what no router could follow; "" is nothing.
+// wrong says why no router could follow the rule; "" if one can.
 func (r OSPFRedistribute) wrong() string {
 	switch {
 	case !slices.Contains([]string{SourceConnected, SourceStatic, SourceProgram, SourceProtocol, SourceDefault},

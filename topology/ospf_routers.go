@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// OSPFRouter is a router that speaks OSPF, with all its settings: none is left open.
+// OSPFRouter is a router that speaks OSPF, with all its settings assigned.
 type OSPFRouter struct {
 	Node     *Node
 	RouterID netip.Addr
@@ -17,7 +17,7 @@ type OSPFRouter struct {
 	Areas        []OSPFArea      // those that it has interfaces in, by number; DefaultCost is set for stub areas
 	Interfaces   []OSPFInterface // by port; the loopback last
 	VirtualLinks []OSPFVirtual
-	Redistribute []OSPFRedistribute // with metric and type set, but those that deny
+	Redistribute []OSPFRedistribute // with metric and type set, except for rules that deny
 	// The networks that Redistribute stands for, from the topology's routes and addresses.
 	Externals []OSPFExternal
 

@@ -19,8 +19,9 @@ func runs(those ...Datapath) func(*Node) bool {
 	return func(n *Node) bool { return n.Kind == Router && slices.Contains(those, n.Datapath) }
 }
 
-// OwnRouting is the datapath whose routing daemons have a configuration of the router's own, in
-// place of what Trivet writes for them, where no other is given that has them; "" if it has none.
+// OwnRouting returns the datapath whose routing daemons have a configuration of the router's own in
+// place of Trivet's, unless the router names another datapath with these daemons; "" if it has
+// none.
 func (n *Node) OwnRouting() Datapath {
 	for _, c := range n.Config {
 		switch c.Kind {
@@ -33,8 +34,8 @@ func (n *Node) OwnRouting() Datapath {
 	return ""
 }
 
-// runsOwn is the datapath of a router with a configuration of its own, where one is asked of all
-// routers: that one, if it has the daemons that read it.
+// runsOwn returns the datapath of a router with a configuration of its own if the user asks for one
+// datapath for all routers: that one, if it has the daemons that read the configuration.
 func (n *Node) runsOwn(asked Datapath) Datapath {
 	own := n.OwnRouting()
 	if own == FRR && asked == VM {
@@ -43,7 +44,7 @@ func (n *Node) runsOwn(asked Datapath) Datapath {
 	return own
 }
 
-// ownRouting checks what a router's own configuration does not go with.
+// ownRouting checks what a router's own configuration is incompatible with.
 func (n *Node) ownRouting(bad func(hint, format string, args ...any)) {
 	own := n.OwnRouting()
 	if own == "" {
@@ -52,7 +53,7 @@ func (n *Node) ownRouting(bad func(hint, format string, args ...any)) {
 		}
 		return
 	}
-	if n.Datapath == "" && n.Kind == Switch { // others are refused by their kind
+	if n.Datapath == "" && n.Kind == Switch { // the check of datapaths refuses other nodes
 		bad("make it a router", "config: %s is for routers", own)
 	}
 	for _, p := range n.Speaks() {
@@ -60,14 +61,14 @@ func (n *Node) ownRouting(bad func(hint, format string, args ...any)) {
 	}
 }
 
-// An interfaceConfig is what FRR's configuration says of an interface's addresses.
+// An interfaceConfig is an interface and its addresses in FRR's configuration.
 type interfaceConfig struct {
 	name      string
 	addresses []netip.Prefix
 	lines     []int // of the addresses
 }
 
-// frrAddresses returns the addresses that a configuration of FRR gives to interfaces, in its order,
+// frrAddresses returns the addresses that a configuration of FRR sets on interfaces, in its order,
 // without 127.0.0.1 (FRR's manual, chapter Zebra, Interface Commands).
 func frrAddresses(text string) (out []interfaceConfig) {
 	index := map[string]int{}
@@ -100,13 +101,13 @@ func frrAddresses(text string) (out []interfaceConfig) {
 	return out
 }
 
-// abbreviates says whether a word of a configuration stands for a command's.
+// abbreviates says whether a word is an abbreviation of a command's word.
 func abbreviates(word, command string) bool {
 	return len(word) >= 3 && strings.HasPrefix(command, word)
 }
 
-// ownInterfaces gives a router's interfaces the addresses that its own configuration of FRR does.
-// If there are any, its other interfaces have none that the topology does not give.
+// ownInterfaces adds to a router's interfaces the addresses that its own configuration of FRR sets.
+// If there are any, its other interfaces have only those that the topology gives.
 func (r *resolver) ownInterfaces(n *Node) {
 	i := slices.IndexFunc(n.Config, func(c ConfigFile) bool { return c.Kind == ConfigFRR })
 	if i < 0 {
@@ -154,8 +155,8 @@ func (r *resolver) ownInterfaces(n *Node) {
 	}
 }
 
-// DaemonAddresses are the addresses that a router's own configuration of FRR gives to interfaces,
-// by their names.
+// DaemonAddresses returns the addresses that a router's own configuration of FRR sets on
+// interfaces, by name.
 func (n *Node) DaemonAddresses() map[string][]netip.Prefix {
 	out := map[string][]netip.Prefix{}
 	for _, c := range frrAddresses(n.ConfigOf(ConfigFRR)) {
@@ -164,7 +165,7 @@ func (n *Node) DaemonAddresses() map[string][]netip.Prefix {
 	return out
 }
 
-// daemonsAddress is what nodes' own configurations give to interfaces, read once for each node.
+// daemonsAddress caches the addresses that nodes' own configurations set on interfaces.
 type daemonsAddress map[*Node]map[string][]netip.Prefix
 
 func (d daemonsAddress) of(n *Node) map[string][]netip.Prefix {
@@ -174,7 +175,7 @@ func (d daemonsAddress) of(n *Node) map[string][]netip.Prefix {
 	return d[n]
 }
 
-// at are the addresses of an end whose interface need not be named yet.
+// at returns the addresses of an end whose interface may not have its name yet.
 func (d daemonsAddress) at(n *Node, e *Endpoint) []netip.Prefix {
 	if e.Interface == "" && e.Port != nil {
 		return d.of(n)[DeviceName(fmt.Sprintf("%s-eth%d", n.Name, *e.Port))]
@@ -182,7 +183,7 @@ func (d daemonsAddress) at(n *Node, e *Endpoint) []netip.Prefix {
 	return d.of(n)[e.Interface]
 }
 
-// any says whether a node's interfaces get addresses, but for its loopback device.
+// any says whether a node's interfaces get addresses that way, apart from its loopback device.
 func (d daemonsAddress) any(n *Node) bool {
 	for name, addresses := range d.of(n) {
 		if name != "lo" && len(addresses) > 0 {
@@ -192,7 +193,7 @@ func (d daemonsAddress) any(n *Node) bool {
 	return false
 }
 
-// interfaceHint says how to give an interface the name that a configuration has for it.
+// interfaceHint says how to give an interface the name in a configuration.
 func (r *resolver) interfaceHint(n *Node) string {
 	var names []string
 	for _, e := range r.ends[n.Name] {

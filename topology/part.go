@@ -14,35 +14,35 @@ const Head = "head"
 // (RFC 7348) from an address of this machine to one of the other's, or a VLAN (IEEE 802.1Q) of an
 // interface here. Or it is a port in a network.
 type Carrier struct {
-	Node   string     `json:"node"` // at the link's other end; the network, if there is a Port
+	Node   string     `json:"node"` // at the link's other end; with a Port, the network
 	Local  netip.Addr `json:"local"`
 	Remote netip.Addr `json:"remote"`
 	VNI    uint32     `json:"vni,omitempty"`
 	VLAN   uint16     `json:"vlan,omitempty"` // 1 to 4094; 0: it is a tunnel
-	NIC    string     `json:"nic,omitempty"`  // that has the VLAN; empty: the one with the address Local
-	Wire   bool       `json:"wire,omitempty"` // NIC itself is the link: a cable leads from it to the node
+	NIC    string     `json:"nic,omitempty"`  // with the VLAN; empty: the one with the address Local
+	Wire   bool       `json:"wire,omitempty"` // NIC itself is the link: a cable connects it to the node
 
-	Encrypted bool `json:"encrypted,omitempty"` // the addresses are those of an encrypted network between the sites
+	Encrypted bool `json:"encrypted,omitempty"` // the addresses are those within an encrypted network between the sites
 
 	Port *NetworkPort `json:"port,omitempty"`
 }
 
-// NetworkPort is a port in a network of a provider, as a machine has it: an interface that the
-// provider gives the machine, known by the port's MAC, or a port of a bridge of Open vSwitch, into
-// which the node's device is plugged.
+// NetworkPort is a port in a provider's network, as a machine sees it: an interface that the
+// provider has attached to the machine, identified by its MAC address, or a port of an Open vSwitch
+// bridge into which the node's device is plugged.
 type NetworkPort struct {
-	ID     string `json:"id"` // that the provider knows it by
+	ID     string `json:"id"` // the provider's ID of it
 	MAC    MAC    `json:"mac"`
-	Bridge string `json:"bridge,omitempty"`  // of the machine's Open vSwitch, into which its device is plugged
-	ByName bool   `json:"by_name,omitempty"` // the provider's agent takes its device, by the name: Linux bridges
-	Whole  bool   `json:"whole,omitempty"`   // the bridge takes no packets whose checksums are left to hardware
+	Bridge string `json:"bridge,omitempty"`  // of the machine's Open vSwitch, to plug the node's device into
+	ByName bool   `json:"by_name,omitempty"` // the provider's agent finds the device by its name: Linux bridges
+	Whole  bool   `json:"whole,omitempty"`   // the bridge accepts no packets with missing checksums
 }
 
 // Plugged says whether the port is a device that is made for it and plugged into the machine's
-// switch; otherwise it is an interface that the machine has.
+// switch, rather than an interface that the machine has.
 func (p *NetworkPort) Plugged() bool { return p.Bridge != "" || p.ByName }
 
-// Named is a node's name and an address of its.
+// Named is a node's name and one of its addresses.
 type Named struct {
 	Name    string     `json:"name"`
 	Address netip.Addr `json:"address"`
@@ -62,14 +62,15 @@ func (l *Link) Crosses(nodes map[string]*Node) bool {
 	return a != nil && b != nil && a.Sited() != b.Sited()
 }
 
-// Part returns what a resolved and placed topology is at one site: the nodes there with all that
-// was assigned to them, the links between them, and its ends of the links to other sites and into
-// networks, for which carry returns what the site at end i sees. Controllers that are only
-// addresses are at all sites. Start commands are kept, what is scheduled is the head's to run.
+// Part returns the part of a resolved and placed topology at one site: the nodes there with all
+// that was assigned to them, the links between them, and its ends of the links to other sites and
+// into networks, for which carry returns the far end as the site at end i sees it. Controllers that
+// are only addresses are at all sites. Start commands are kept; scheduled events are not, as the
+// head runs them.
 func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carrier) *Topology {
 	part := *t
 	part.Site, part.Nodes, part.Links, part.Schedule, part.Elsewhere = site, nil, nil, nil, nil
-	part.Routes = RoutesAsWritten // what is to be computed has been, on the whole
+	part.Routes = RoutesAsWritten // routes were computed for the whole topology
 	here := func(n *Node) bool { return n != nil && n.Kind != Controller && n.Sited() == site }
 	nodes, ends := t.NodesByName(), EndsOf(t)
 	for _, n := range t.Nodes {
@@ -84,7 +85,7 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 			}
 		}
 	}
-	// By node: devices that interfaces of the site's machine take the place of, and those.
+	// By node: its devices at wires, and the interfaces of the site's machine in their place.
 	wired := map[string]map[string]string{}
 	blocked := Blocked(t)
 	for i, key := range LinkKeys(t) {
@@ -128,7 +129,7 @@ func Part(t *Topology, site string, carry func(key string, l *Link, i int) *Carr
 	return &part
 }
 
-// rename gives devices of the node other names, in whatever it says of them.
+// rename renames devices throughout the settings of the node.
 func (n *Node) rename(names map[string]string) {
 	all := func(list ...*string) {
 		for _, device := range list {
@@ -161,9 +162,9 @@ func (n *Node) rename(names map[string]string) {
 	}
 }
 
-// Relayed lists the controllers of the switches of a part that only the head of the lab reaches:
-// programs that it runs, and addresses of its machine alone. They are called as ForeignControllers
-// calls them.
+// Relayed lists the controllers of the switches of a part that only the head of the lab can reach:
+// programs that it runs, and addresses that mean its own machine. The names are those in
+// ForeignControllers.
 func Relayed(t *Topology) (out []string) {
 	if t.Site == "" || t.Site == Head {
 		return nil
@@ -179,7 +180,7 @@ func Relayed(t *Topology) (out []string) {
 	return out
 }
 
-// OfThisMachine says whether a controller's address means something else on each machine.
+// OfThisMachine says whether a controller's address means something different on each machine.
 func OfThisMachine(controller string) bool {
 	_, address, _ := strings.Cut(controller, ":")
 	at, err := netip.ParseAddrPort(address)

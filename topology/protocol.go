@@ -12,63 +12,65 @@ import (
 	"time"
 )
 
-// Protocol is a routing protocol that routers can speak: what a topology may say of it, and what
-// follows from that. What is nil does not concern the protocol. What files, routing daemons and the
-// controller know of it they have registers of, which are by its name.
+// Protocol is a routing protocol that routers can speak, as far as a topology knows it. Functions
+// that do not apply to the protocol are nil. File formats, routing daemons and the controller have
+// registers of their own for it, by its name.
 type Protocol struct {
 	Name  string // in files, commands and tables: "rip"
 	Title string // in sentences: "RIP"
 
-	// Node and Link are settings as routers have them, and as links and ends of links have them,
-	// only for their types. Link may be nil: nothing is said of links.
+	// Node and Link are nil pointers of the types of the settings of routers, and of links and
+	// their ends. Link may be nil: links have no settings then.
 	Node, Link Settings
 
 	// Paths says for which versions of IP (4, 6) the protocol finds the routes of its routers,
-	// which then are not given any.
+	// which then get no computed ones.
 	Paths [2]bool
 
-	// Announces says that the settings have rules of their own for what the protocol announces of
-	// other routes, so that those of Redistribute cannot be into it.
+	// Announces says that the settings have their own rules for which other routes the protocol
+	// announces, so that rules in Redistribute cannot name it.
 	Announces bool
 
-	Check     func(v *Checking, n *Node, bad func(hint, format string, args ...any)) // a router's settings
-	CheckLink func(s Settings, bad func(hint, format string, args ...any))           // those of a link, or of an end
+	Check     func(v *Checking, n *Node, bad func(hint, format string, args ...any)) // checks a router's settings
+	CheckLink func(s Settings, bad func(hint, format string, args ...any))           // the same of a link, or an end
 
-	// Suits finds what a router's datapath cannot do of what its settings ask for.
+	// Suits reports settings that a router's datapath cannot implement.
 	Suits func(n *Node, problems *Problems)
-	// Resolve assigns what settings leave open.
+	// Resolve assigns settings that are left open.
 	Resolve func(r *Resolving)
-	// Inherit fills that with what was assigned to a router before.
+	// Inherit fills in settings that are left open with those that were assigned to the router
+	// before.
 	Inherit func(n, old *Node)
-	// LeastMTU is the least with which a router speaks over a link; 0: any, or it does not there.
+	// LeastMTU returns the minimum MTU with which a router speaks the protocol over a link; 0: any,
+	// or it does not speak it there.
 	LeastMTU func(l *Link, n *Node) int
-	// Part gives an end the settings that its router, at one site, has by the node at another.
+	// Part completes the settings of an end whose router is at one site and whose other end is a
+	// node at another.
 	Part func(l *Link, near *Endpoint, far *Node)
-	// AsWritten puts settings of Diff in the words of files.
+	// AsWritten replaces settings in Diff by their form in files.
 	AsWritten func(n *Node, into map[string]string)
-	// Secrets are the keys that settings of a router, a link or an end hold, each by what it is of.
+	// Secrets returns the keys in settings of a router, a link or an end, by what each is for.
 	Secrets func(s Settings) map[string]*string
-	// Reach is as the function of that name.
+	// Reach is the protocol's part of the function Reach.
 	Reach func(t *Topology) map[string][]netip.Prefix
-	// Settles is as LongestDead.
+	// Settles is the protocol's part of LongestDead.
 	Settles func(t *Topology) time.Duration
-	// Costs is what ways cost: see Costs.
+	// Costs returns the costs of paths: see Costs.
 	Costs func(t *Topology) Costs
 }
 
-// Settings are what a topology says of a protocol: a pointer to a struct.
+// Settings are the settings of a protocol in a topology: a pointer to a struct.
 type Settings interface {
-	Protocol() string // its name, also of a nil pointer
-	Copy() Settings   // a deep one
+	Protocol() string // its name, also for a nil pointer
+	Copy() Settings   // a deep copy
 }
 
-// Costs are what a protocol's ways cost by the settings of a topology.
+// Costs are the costs of a protocol's paths according to the settings of a topology.
 type Costs interface {
-	// Over is what it costs a router to send out of a device; false: the protocol is not spoken
-	// there.
+	// Over returns the cost of a router's device; false if the protocol is not spoken there.
 	Over(router, device string) (cost int, ok bool)
-	// Least is the least that it costs a router to send to the network that an address is in;
-	// false: there is no way that the protocol prefers by its costs alone.
+	// Least returns the lowest cost from a router to the network that contains an address; false if
+	// there is no path that the protocol prefers by its costs alone.
 	Least(router string, to netip.Addr) (cost int, ok bool)
 }
 
@@ -78,12 +80,13 @@ type Checking struct{ v *validator }
 // Node returns the node of that name, or nil.
 func (c *Checking) Node(name string) *Node { return c.v.nodes[name] }
 
-// Similar is the hint for the name of a node that is not there: that of one like it, or "".
+// Similar returns the hint for the name of a node that does not exist: the name of a similar one,
+// or "".
 func (c *Checking) Similar(name string, among func(*Node) bool) string {
 	return c.v.similar(name, among)
 }
 
-// Resolving is a topology in which all is assigned but what protocols leave open.
+// Resolving is a topology in which everything is assigned except what protocols leave open.
 type Resolving struct {
 	*Topology
 	Problems *Problems
@@ -93,7 +96,7 @@ type Resolving struct {
 // protocols are in the order of their names.
 var protocols []*Protocol
 
-// RegisterProtocol makes a protocol known. It must be called in an init function.
+// RegisterProtocol registers a protocol. It must be called in an init function.
 func RegisterProtocol(p Protocol) {
 	if !ProgramName.MatchString(p.Name) || p.Node == nil || protocolNamed(p.Name) != nil {
 		panic("topology: " + p.Name + " is no name of a protocol, or there is one already, or it has no settings")
@@ -117,19 +120,19 @@ func protocolNamed(name string) *Protocol {
 	return nil
 }
 
-// Protocols are the settings of a router, by protocol; nil: it speaks none.
+// Protocols are the settings of a router, by protocol; nil if it speaks none.
 type Protocols map[string]Settings
 
 // LinkProtocols are the settings of a link or an end of one, by protocol; nil: there are none.
 type LinkProtocols map[string]Settings
 
-// SettingsOf returns those of a type: SettingsOf[*OSPF](n.Protocols); nil: there are none.
+// SettingsOf returns the settings of a type: SettingsOf[*OSPF](n.Protocols); nil if there are none.
 func SettingsOf[S Settings, P ~map[string]Settings](p P) (s S) {
 	s, _ = p[s.Protocol()].(S)
 	return s
 }
 
-// set gives settings, in place of others of their protocol.
+// set replaces the settings of their protocol.
 func set[P ~map[string]Settings](p *P, s Settings) {
 	if *p == nil {
 		*p = P{}
@@ -137,10 +140,10 @@ func set[P ~map[string]Settings](p *P, s Settings) {
 	(*p)[s.Protocol()] = s
 }
 
-// Set gives settings, in place of others of their protocol.
+// Set replaces the settings of their protocol.
 func (p *Protocols) Set(s Settings) { set(p, s) }
 
-// Set gives settings, in place of others of their protocol.
+// Set replaces the settings of their protocol.
 func (p *LinkProtocols) Set(s Settings) { set(p, s) }
 
 func cloned[P ~map[string]Settings](p P) P {
@@ -160,10 +163,10 @@ func (p Protocols) Clone() Protocols { return cloned(p) }
 // Clone returns a deep copy.
 func (p LinkProtocols) Clone() LinkProtocols { return cloned(p) }
 
-// Speaks lists the protocols that a node has settings of, by name.
+// Speaks lists the protocols for which a node has settings, by name.
 func (n *Node) Speaks() (out []*Protocol) { return n.Protocols.known() }
 
-// known lists the protocols that there are settings of, by name.
+// known lists the protocols for which there are settings, by name.
 func (p Protocols) known() (out []*Protocol) {
 	if len(p) == 0 {
 		return nil
@@ -181,7 +184,7 @@ func (n *Node) learns(fam int) bool {
 	return slices.ContainsFunc(n.Speaks(), func(p *Protocol) bool { return p.Paths[fam] })
 }
 
-// OfProtocol says whether a field of Diff is a setting of a protocol, of which routers are told
+// OfProtocol says whether a field of Diff is a setting of a protocol, which routers can be given
 // while they run.
 func OfProtocol(field string) bool {
 	words := strings.Split(field, ".")
@@ -206,7 +209,7 @@ func Reach(t *Topology) map[string][]netip.Prefix {
 	return out
 }
 
-// LongestDead returns the longest time for which a router with daemons may not find routes although
+// LongestDead returns the maximum time for which a router with daemons may not find routes although
 // it has begun to speak to its neighbours; 0 if there is none.
 func LongestDead(t *Topology) (longest time.Duration) {
 	for _, p := range protocols {
@@ -217,7 +220,7 @@ func LongestDead(t *Topology) (longest time.Duration) {
 	return longest
 }
 
-// Spoken lists the protocols that nodes of a topology have settings of, by name.
+// Spoken lists the protocols for which nodes of a topology have settings, by name.
 func Spoken(t *Topology) []*Protocol {
 	all := Protocols{}
 	for _, n := range t.Nodes {
@@ -275,7 +278,7 @@ func (r *resolver) speaks(n *Node) {
 	}
 }
 
-// protocols assigns what their settings leave open.
+// protocols assigns what the protocols' settings leave open.
 func (r *resolver) protocols() {
 	for _, p := range protocols {
 		if p.Resolve != nil {

@@ -1,10 +1,10 @@
 package topology
 
-// AtProvider is where nodes are, in a topology whose nodes have been placed, that the provider of
-// the lab's machines makes of its own: at no machine. No machine can be called so.
+// AtProvider is the place, in a placed topology, of nodes that the provider of the lab's machines
+// makes itself: they are on no machine. No machine can have this name.
 const AtProvider = "@provider"
 
-// CheckProvided finds what of a resolved topology routers that a provider makes cannot be.
+// CheckProvided reports settings of a resolved topology that a provider's routers cannot have.
 func CheckProvided(t *Topology) (p Problems) {
 	nodes := t.NodesByName()
 	for _, n := range t.Nodes {

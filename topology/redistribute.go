@@ -10,27 +10,27 @@ import (
 )
 
 // RedistributeRule is a rule for which routes of another source a router announces as external
-// ones, and how. Of a router's rules the first that matches a route decides; what none matches is
-// not announced. It says what FRR's route-map and prefix-list say together.
+// ones, and how. The first of a router's rules that matches a route decides; a route that none
+// matches is not announced. It corresponds to FRR's route-map and prefix-list together.
 type RedistributeRule struct {
 	Deny   bool   `json:"deny,omitempty"` // what matches is not announced
 	Source string `json:"source"`         // connected, static, program, protocol or default
 	Name   string `json:"name,omitempty"` // of the program (none: of any), or of the protocol
 
-	// Prefix is what the routes are to, if their lengths are from GE to LE. With neither it is the
-	// one network. 0: GE is the prefix's length, LE that of addresses. No Prefix: to anything but
-	// the default route.
+	// Prefix matches routes to networks within it whose lengths are from GE to LE; with neither,
+	// only the network itself. 0 means for GE the prefix's length, and for LE that of addresses. No
+	// Prefix matches all but the default route.
 	Prefix netip.Prefix `json:"prefix,omitzero"`
 	GE     int          `json:"ge,omitempty"`
 	LE     int          `json:"le,omitempty"`
-	Tag    uint32       `json:"tag,omitempty"` // that the routes have; 0: any
+	Tag    uint32       `json:"tag,omitempty"` // of the routes; 0: any
 
 	Metric int    `json:"metric,omitempty"`  // 0: 20
 	Type   int    `json:"type,omitempty"`    // metric type: 1 or 2; 0: 2
-	SetTag uint32 `json:"set_tag,omitempty"` // that is announced; 0: the route's own
+	SetTag uint32 `json:"set_tag,omitempty"` // to announce; 0: the route's own
 }
 
-// Sources of RedistributeRule, beside SourceStatic, SourceProgram and SourceProtocol.
+// Sources of RedistributeRule, besides SourceStatic, SourceProgram and SourceProtocol.
 const (
 	SourceConnected = "connected" // networks of interfaces on which the protocol is off
 	SourceDefault   = "default"   // a default route, whether or not the router has one
@@ -42,16 +42,16 @@ const (
 	redistributeIntoHint = "write ospf into bgp, or deny static 10.20.0.0/16 le 24 tag 7 into bgp, or program sdwan set metric 30 tag 8 into bgp"
 )
 
-// Redistribute is a rule for which of its routes a router tells a program, or a protocol that an
-// app of the controller speaks, and how. Of the rules of one target the first that matches a route
-// decides; what none matches is not told. Its source may also be shortest-path or a protocol, its
-// Prefix one of IPv6; it has no Type.
+// Redistribute is a rule for which of its routes a router passes to a program, or to a protocol
+// that an app of the controller speaks, and how. The first rule for a target that matches a route
+// decides; a route that none matches is not passed. Its source may also be shortest-path or a
+// protocol, and its Prefix may be IPv6; it has no Type.
 type Redistribute struct {
 	RedistributeRule
 	Into string `json:"into"` // the program or protocol
 }
 
-// Matches says whether the rule is about a route of its source.
+// Matches says whether the rule applies to a route of its source.
 func (r RedistributeRule) Matches(p netip.Prefix, tag uint32) bool {
 	switch {
 	case r.Tag != 0 && r.Tag != tag:
@@ -67,7 +67,7 @@ func (r RedistributeRule) Matches(p netip.Prefix, tag uint32) bool {
 	return least <= p.Bits() && p.Bits() <= most
 }
 
-// Lengths are those that the networks may have which Prefix stands for.
+// Lengths returns the minimum and maximum lengths of the networks that Prefix matches.
 func (r RedistributeRule) Lengths() (least, most int) {
 	if r.GE == 0 && r.LE == 0 {
 		return r.Prefix.Bits(), r.Prefix.Bits()
@@ -75,7 +75,7 @@ func (r RedistributeRule) Lengths() (least, most int) {
 	return cmp.Or(r.GE, r.Prefix.Bits()), cmp.Or(r.LE, r.Prefix.Addr().BitLen())
 }
 
-// Plain says whether the rule is about all routes of its source, and changes no tag.
+// Plain says whether the rule applies to all routes of its source, and changes no tag.
 func (r RedistributeRule) Plain() bool {
 	return !r.Deny && !r.Prefix.IsValid() && r.Tag == 0 && r.SetTag == 0
 }
@@ -96,7 +96,7 @@ func ParseRedistribute(s string) (r Redistribute, err error) {
 	return r, nil
 }
 
-// parseRedistribute reads the words of a rule, or says what is wrong with them.
+// parseRedistribute reads the words of a rule; why says what is wrong with them.
 func parseRedistribute(f []string) (r RedistributeRule, why string) {
 	bad := func(format string, args ...any) (RedistributeRule, string) {
 		return RedistributeRule{}, fmt.Sprintf(format, args...)
@@ -118,7 +118,7 @@ func parseRedistribute(f []string) (r RedistributeRule, why string) {
 		}
 		r.Prefix, f = p, f[1:]
 	}
-	set := false // what follows is what is announced
+	set := false // the following words say what is announced
 	explicit := false
 	seen := map[string]bool{}
 	for len(f) > 0 {
@@ -153,7 +153,7 @@ func parseRedistribute(f []string) (r RedistributeRule, why string) {
 	return r, ""
 }
 
-// ruleWords are words of rules, which no program in them can be called.
+// ruleWords are keywords of rules, which cannot be names of programs.
 var ruleWords = []string{"ge", "le", "tag", "set", "metric", "type", "into"}
 
 // isProgram says whether a word can be the name of a program or protocol.
@@ -161,7 +161,7 @@ func isProgram(word string) bool {
 	return ProgramName.MatchString(word) && !slices.Contains(ruleWords, word)
 }
 
-// word returns what takes the number behind a word.
+// word returns the function that stores the number after a keyword.
 func (r *RedistributeRule) word(word string, set bool) func(uint64) {
 	number := func(into *int) func(uint64) { return func(n uint64) { *into = int(n) } }
 	tag := func(into *uint32) func(uint64) { return func(n uint64) { *into = uint32(n) } }
@@ -182,7 +182,7 @@ func (r *RedistributeRule) word(word string, set bool) func(uint64) {
 	return nil
 }
 
-// wrong says what no router could follow; "" is nothing.
+// wrong says why no router could follow the rule; "" if one can.
 func (r Redistribute) wrong() string {
 	switch {
 	case !isProgram(r.Into) || announces(r.Into):
@@ -199,13 +199,13 @@ func (r Redistribute) wrong() string {
 	return r.never()
 }
 
-// announces says whether a protocol has rules of its own.
+// announces says whether a protocol has rules of its own for what it announces.
 func announces(name string) bool {
 	p := protocolNamed(name)
 	return p != nil && p.Announces
 }
 
-// never says why a rule is one that no router could follow, whatever it is for.
+// never says why no router could follow a rule, whatever its target.
 func (r RedistributeRule) never() string {
 	least, most := r.Lengths()
 	switch {
@@ -261,7 +261,7 @@ func (r RedistributeRule) String() string {
 
 func (r Redistribute) String() string { return r.RedistributeRule.String() + " into " + r.Into }
 
-// checkRedistribute finds rules that nothing would follow: Linux routers have their own daemons.
+// checkRedistribute reports rules that nothing would follow: Linux routers have their own daemons.
 func (r *resolver) checkRedistribute() {
 	for _, n := range r.t.Nodes {
 		for _, rule := range n.Redistribute {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Defaults are what applies if a topology says nothing, and what the command line overrides.
+// Defaults apply if a topology says nothing; overrides come from the command line.
 type Defaults struct {
 	Datapath   Datapath // of switches without a controller that specify none
 	Controlled Datapath // of switches and routers with Trivet's controller that specify none
@@ -72,12 +72,12 @@ type resolver struct {
 	nodes    map[string]*Node
 	ends     map[string][]*Endpoint // for each node, by port
 	segs     []*segment
-	provided map[*Endpoint]bool // ends whose addresses are for others to give: see segments
-	// Those of segs that stand for nodes' own interfaces, and have the addresses that are given.
+	provided map[*Endpoint]bool // ends whose addresses others assign: see segments
+	// Ends of segs that stand for nodes' own interfaces, with given addresses.
 	fixed    map[*Endpoint]bool
-	inVRF    map[*Endpoint]bool // ends of segs whose routes are in a table of their own
+	inVRF    map[*Endpoint]bool // ends of segs whose routes are in the table of a VRF
 	builtin  map[string]bool    // controller nodes that stand for Trivet's
-	labels   map[string]bool    // nodes with anything of MPLS
+	labels   map[string]bool    // nodes that use MPLS
 	problems Problems
 }
 
@@ -103,10 +103,10 @@ func (r *resolver) defaults(d Defaults) {
 			fallback = cmp.Or(d.Foreign, d.Controlled)
 		}
 		if n.Kind == Router && (n.Controllers[0] != ControllerTrivet || n.RunsPrograms() || r.labels[n.Name]) {
-			fallback = Kernel // a datapath for all nodes does not make this one a routing node
+			fallback = Kernel // not even a datapath for all nodes makes it a routing node
 			inherited, override = onlyLinux(inherited), onlyLinux(override)
 		}
-		if n.Inside() != "" { // which brings its own daemons, whatever others run
+		if n.Inside() != "" { // it brings its own daemons, whatever others run
 			inherited, override = "", ""
 		}
 		if !inherited.Serves(n.Kind) {
@@ -328,8 +328,7 @@ func ownMAC(t *Topology, e *Endpoint, try int) MAC {
 	return MAC{0x02, byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
 }
 
-// HasOwnMAC says whether an interface has the MAC address that Resolve gives one of which nothing
-// is said.
+// HasOwnMAC says whether an interface has the MAC address that Resolve assigns by default.
 func HasOwnMAC(t *Topology, e *Endpoint) bool { return e.MAC == ownMAC(t, e, 0) }
 
 // AddressMAC is the MAC address that belongs to an IPv4 address in the C3-Edge testbed.

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Restart says when a container that has ended is made anew, in Docker's words:
+// Restart says when a container that has ended is remade, with Docker's keywords:
 // https://docs.docker.com/engine/containers/start-containers-automatically. The zero value is the
-// same as NoRestart, where the defaults say nothing else.
+// same as NoRestart, unless the defaults say otherwise.
 type Restart string
 
 const (
@@ -35,8 +35,8 @@ func (r Restart) valid() bool {
 	return r == NoRestart || r == OnFailure || r == Always || r == UnlessStopped
 }
 
-// Is says whether a container is made anew that has ended with an exit status, after it was so a
-// number of times.
+// Is says whether a container is remade after it has ended with an exit status, if it was remade
+// this many times already.
 func (r Restart) Is(status, times int) bool {
 	how, most, limited := strings.Cut(string(r), ":")
 	switch Restart(how) {

@@ -9,23 +9,23 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// MaxRoutes is the maximum number of static routes that Resolve computes: above it routers get
+// MaxRoutes is the maximum number of static routes that Resolve computes: beyond it, routers get
 // none, and users must give some or choose a routing protocol.
 const MaxRoutes = 2_000_000
 
-// A hop is a neighbouring router: the way to it from one router over one segment.
+// A hop is a neighbouring router, as reached from a router over one segment.
 type hop struct {
 	router  int
 	address [2]netip.Addr // of the neighbour's interface in the shared segment
 
-	unaddressed bool // the addresses of one of the two interfaces are not known: no route leads this way
+	unaddressed bool // the address of one of the two interfaces is unknown: no route leads this way
 }
 
 // routes gives routers static routes along shortest paths (fewest routers; among equals, the first
 // neighbour in the file's order), and a default route towards a NAT. If all are routing nodes,
-// their controller finds the paths. What protocols find for routers, these are not given. If any
-// other router has routes of its own, or a configuration of its routing daemons, the user is
-// assumed to route by hand, and nothing is added.
+// their controller finds the paths. Routes that protocols find are not computed. If any other
+// router has routes of its own, or a configuration of its routing daemons, the user is assumed to
+// route by hand, and nothing is added.
 func (r *resolver) routes() {
 	r.routeDevices()
 	r.reachable()
@@ -82,8 +82,8 @@ type destination struct {
 	from   []int
 }
 
-// destinations returns each subnet of the segments once: one that several segments have is reached
-// at the nearest of them.
+// destinations returns each subnet of the segments once: a subnet in several segments is reached in
+// the nearest one.
 func (r *resolver) destinations(index map[string]int) []*destination {
 	var all []*destination
 	at := map[netip.Prefix]*destination{}
@@ -128,7 +128,7 @@ func (r *resolver) routeDevices() {
 		for _, route := range n.Routes {
 			check("route "+route.String(), route.Device)
 			switch {
-			case !route.OnlyKernels() || n.RoutingNode() || n.Datapath.Provided(): // these tell it themselves
+			case !route.OnlyKernels() || n.RoutingNode() || n.Datapath.Provided(): // reported elsewhere, if at all
 			case !n.Made().Own || n.Made().Guest:
 				r.problems.Add(n.Pos, "leave table, src, onlink and labels out",
 					"%s %s: route %s: it has no namespace of its own that could have it", n.Kind, n.Name, route)
@@ -143,7 +143,7 @@ func (r *resolver) routeDevices() {
 	}
 }
 
-// reachable leaves out routes and gateways through neighbours that the kernel could not reach.
+// reachable removes routes and gateways via neighbours that the kernel could not reach.
 func (r *resolver) reachable() {
 	for _, n := range r.t.Nodes {
 		if n.Kind != Host && n.Kind != Router || n.RoutingNode() {
@@ -194,7 +194,7 @@ func (r *resolver) routesMissing() {
 	for _, s := range r.segs {
 		routers := slices.DeleteFunc(slices.Clone(s.routers),
 			func(e *Endpoint) bool { return len(r.nodes[e.Node].Masquerade) > 0 })
-		for _, e := range s.ends { // hosts in front of a masquerading router need not know what is behind it
+		for _, e := range s.ends { // hosts in front of a masquerading router need no routes to what is behind it
 			n := r.nodes[e.Node]
 			if len(n.Gateways)+len(n.Routes) == 0 && gatewayFor(e, routers, v4).IsValid() {
 				lonely = append(lonely, n.Name)

@@ -11,13 +11,13 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// Rule is a rule of a node's policy routing (ip-rule(8)): which table says where packets that it
-// matches go, or what becomes of them.
+// Rule is a rule of a node's policy routing (ip-rule(8)): it says which table packets that it
+// matches are routed by, or what happens to them.
 type Rule struct {
 	Not      bool         `json:"not,omitempty"`  // packets that do not match
-	From     netip.Prefix `json:"from,omitzero"`  // their sender
-	To       netip.Prefix `json:"to,omitzero"`    // their receiver
-	In       string       `json:"iif,omitempty"`  // the device that they came by; lo: they are the node's own
+	From     netip.Prefix `json:"from,omitzero"`  // their source
+	To       netip.Prefix `json:"to,omitzero"`    // their destination
+	In       string       `json:"iif,omitempty"`  // the device that they arrived on; lo: the node's own packets
 	Out      string       `json:"oif,omitempty"`  // the device that a socket is bound to
 	Mark     uint32       `json:"mark,omitempty"` // of the firewall (fwmark)
 	Mask     uint32       `json:"mask,omitempty"` // of Mark, 0: all of it
@@ -26,30 +26,31 @@ type Rule struct {
 	FromPort PortRange    `json:"sport,omitzero"`
 	ToPort   PortRange    `json:"dport,omitzero"`
 
-	Table uint32 `json:"table,omitempty"` // 0: Action says what becomes of them
-	// Routes of Table whose prefix is no longer are as if they were not there.
+	Table uint32 `json:"table,omitempty"` // 0: see Action
+	// Routes of Table with prefixes no longer than this are ignored.
 	Suppress *int       `json:"suppress_prefixlength,omitempty"`
 	Action   RuleAction `json:"action,omitempty"`
 
-	// Priority is the rule's place: the lowest number is asked first. 0: not given; Resolve gives
-	// rules of which nothing is said numbers from FirstPriority on, in the order of the file.
+	// Priority orders the rules: the lowest number applies first. 0: not given; Resolve then
+	// numbers rules from FirstPriority on, in the order of the file.
 	Priority uint32 `json:"priority,omitempty"`
 }
 
-// RuleAction is what becomes of packets that no table is asked for.
+// RuleAction is what happens to packets for which no table is consulted.
 type RuleAction string
 
-// RuleActions are those of ip-rule(8) that end a packet.
+// RuleActions are the actions of ip-rule(8) that discard a packet.
 var RuleActions = []RuleAction{"blackhole", "unreachable", "prohibit"}
 
-// RuleProtocols are the protocols that rules know, and their numbers in IP packets.
+// RuleProtocols are the protocols that rules can match, and their numbers in IP packets.
 var RuleProtocols = map[string]int{"icmp": 1, "tcp": 6, "udp": 17, "ipv6-icmp": 58, "sctp": 132}
 
-// FirstPriority is where rules without a priority begin: behind those of Trivet's management
+// FirstPriority is the first priority of rules without one: after those of Trivet's management
 // network (100) and of VRFs (1000), before the kernel's own for the main table (32766).
 const FirstPriority = 10000
 
-// PortRange are ports of TCP, UDP or SCTP, both ends included. The zero value is all of them.
+// PortRange is a range of ports of TCP, UDP or SCTP, both ends included. The zero value is all
+// ports.
 type PortRange struct {
 	First uint16 `json:"first"`
 	Last  uint16 `json:"last"`
@@ -64,11 +65,11 @@ func (p PortRange) String() string {
 
 const ruleHint = "write from 10.1.0.0/16 table 100 priority 1000, fwmark 7 table 20, or iif r1-eth0 prohibit (ip-rule(8))"
 
-// tableNames are those of routing tables that every kernel has (rtnetlink(7)).
+// tableNames are the routing tables that every kernel has (rtnetlink(7)).
 var tableNames = map[string]uint32{"default": 253, "main": 254, "local": 255}
 
-// ParseRule reads a rule in the words of ip-rule(8): not, from, to, iif, oif, fwmark, tos, ipproto,
-// sport, dport, table, suppress_prefixlength, blackhole, unreachable, prohibit, priority.
+// ParseRule reads a rule in the syntax of ip-rule(8): not, from, to, iif, oif, fwmark, tos,
+// ipproto, sport, dport, table, suppress_prefixlength, blackhole, unreachable, prohibit, priority.
 func ParseRule(s string) (rule Rule, err error) {
 	bad := Mistaken(ruleHint, "%q is not a rule", s)
 	seen := map[string]bool{}
@@ -101,7 +102,7 @@ func ParseRule(s string) (rule Rule, err error) {
 	return rule, nil
 }
 
-// set takes a word of a rule's text and its value.
+// set stores the value of a keyword.
 func (rule *Rule) set(word, value string) bool {
 	number := func(text string, bits int) uint32 {
 		n, err := strconv.ParseUint(text, 0, bits)
@@ -153,7 +154,7 @@ func (rule *Rule) set(word, value string) bool {
 	return false
 }
 
-// rulePrefix reads a network or an address; all is no restriction.
+// rulePrefix reads a network or an address; all means no restriction.
 func rulePrefix(s string) (p netip.Prefix, ok bool) {
 	if s == "all" {
 		return p, true
@@ -176,7 +177,7 @@ func (p *PortRange) set(s string) bool {
 	return errA == nil && errB == nil && a > 0 && a <= b
 }
 
-// String is the rule in the words of ip-rule(8), which takes it so.
+// String returns the rule in the syntax of ip-rule(8).
 func (rule Rule) String() string {
 	var words []string
 	add := func(is bool, text ...string) {
@@ -207,15 +208,16 @@ func (rule Rule) String() string {
 	return strings.Join(words, " ")
 }
 
-// says tells which words a rule has, whatever their values. Of two rules of one priority and table
-// the kernel compares only what the second one says (rule_exists in net/core/fib_rules.c).
+// says returns which keywords a rule has, whatever their values. To compare two rules of one
+// priority and table, the kernel considers only those of the second (rule_exists in
+// net/core/fib_rules.c).
 func (rule Rule) says() string {
 	return fmt.Sprint(rule.Not, rule.From.IsValid(), rule.To.IsValid(), rule.In != "", rule.Out != "", rule.Mark > 0,
 		rule.TOS > 0,
 		rule.Protocol != "", rule.FromPort != PortRange{}, rule.ToPort != PortRange{}, rule.Suppress != nil)
 }
 
-// TableName is what a routing table is called in files: main, or its number.
+// TableName returns a routing table's name in files: main, or its number.
 func TableName(table uint32) string {
 	for name, number := range tableNames {
 		if number == table {
@@ -225,8 +227,8 @@ func TableName(table uint32) string {
 	return strconv.FormatUint(uint64(table), 10)
 }
 
-// Families says for which families of addresses the rule is: that of its networks or, where it has
-// none, IPv4 and, if the lab has it, IPv6.
+// Families returns the address families that the rule applies to: that of its networks or, without
+// networks, IPv4 and, if the lab has it, IPv6.
 func (rule Rule) Families(ipv6 IPv6) (v4, v6 bool) {
 	for _, p := range []netip.Prefix{rule.From, rule.To} {
 		if p.IsValid() {
@@ -242,7 +244,7 @@ func (rule Rule) Families(ipv6 IPv6) (v4, v6 bool) {
 	return true, ipv6 != IPv6Off
 }
 
-// rules checks what a node says of its own, as far as that needs no names of others.
+// rules checks a node's own rules, as far as that does not depend on the names of others.
 func (v *validator) rules(n *Node, bad func(hint, format string, args ...any)) {
 	if !kernelEntries(n, "rules", len(n.Rules), bad) {
 		return
@@ -265,7 +267,7 @@ func (v *validator) rules(n *Node, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// rules checks the devices of rules, and gives numbers to those that have none.
+// rules checks the devices of rules, and numbers rules without a priority.
 func (r *resolver) rules() {
 	for _, n := range r.t.Nodes {
 		if len(n.Rules) == 0 || !r.hasOwn(n, "rules", n.Pos) {

@@ -1,10 +1,10 @@
 package topology
 
-// Blocked returns the links that must not forward so that switches without a controller, which
+// Blocked returns the links that must not forward, so that switches without a controller, which
 // flood, do not form a loop: for each connected set of such switches, all links outside a
 // breadth-first spanning tree from its first switch. Switches that run the spanning tree protocol,
-// as all but embedded ones can, take care of themselves. In a Part, they are those that the whole
-// topology's tree does without. The topology must be resolved.
+// as all but embedded ones can, are left out. In a Part, the tree is that of the whole topology.
+// The topology must be resolved.
 func Blocked(t *Topology) map[*Link]bool {
 	if t.Site != "" {
 		held := map[*Link]bool{}

@@ -11,53 +11,54 @@ import (
 	"trivet.dev/trivet/routing/rib"
 )
 
-// Route is a static route: through a neighbour, through a device (on which each destination answers
-// for itself), or both; or one that discards what follows it.
+// Route is a static route: via a neighbour, through a device (on which each destination answers for
+// itself), or both; or one that discards packets.
 type Route struct {
 	To      netip.Prefix `json:"to"`
 	Via     netip.Addr   `json:"via,omitzero"`
 	Device  string       `json:"device,omitempty"`
 	Discard bool         `json:"discard,omitempty"`
 
-	// Table is the routing table that the route is in; 0: the main one, or that of the VRF over
-	// whose members it leads. Source is the address of the node's that packets leave with which
-	// have none yet, and OnLink says that Via is at Device though no subnet there has it.
+	// Table is the route's routing table; 0: the main one, or that of the VRF of its device. Source
+	// is the source address, one of the node's, of packets that have none yet. OnLink says that Via
+	// is at Device although no subnet there contains it.
 	Table  uint32     `json:"table,omitempty"`
 	Source netip.Addr `json:"src,omitzero"`
 	OnLink bool       `json:"onlink,omitempty"`
 
-	Labels LabelStack `json:"labels,omitempty"` // that packets are given (MPLS)
+	Labels LabelStack `json:"labels,omitempty"` // to push (MPLS)
 
-	// Distance is how little the route is trusted beside those of other sources (see rib), Metric
-	// beside other static ones. 0: that of static routes, 1, or what the router gives them.
+	// Distance is the administrative distance among routes of different sources (see rib), Metric
+	// orders static routes; lower is preferred. 0: the distance of static routes, 1, or the
+	// router's own.
 	Distance rib.Distance `json:"distance,omitempty"`
 	Metric   uint32       `json:"metric,omitempty"`
-	Tag      uint32       `json:"tag,omitempty"` // for who announces it elsewhere
+	Tag      uint32       `json:"tag,omitempty"` // for protocols that announce it
 
 	// Computed says that Resolve has set it: a route found by a controller takes precedence.
 	Computed bool `json:"computed,omitempty"`
 }
 
-// SourceDistance is how little a router trusts the routes of a source.
+// SourceDistance is the administrative distance of a source's routes.
 type SourceDistance struct {
 	// Static, balanced, shortest-path, program, protocol, or a protocol by its name.
 	Source string `json:"source"`
-	// Of a program (none: of all), or of a protocol that an app of the controller speaks.
+	// A program (none: all), or a protocol that an app of the controller speaks.
 	Name     string       `json:"name,omitempty"`
 	Distance rib.Distance `json:"distance"`
 }
 
-// Sources of SourceDistance, beside the protocols of the register.
+// Sources of SourceDistance, besides registered protocols.
 const (
 	SourceStatic       = "static"
-	SourceBalanced     = "balanced"      // what the controller moves off busy links
+	SourceBalanced     = "balanced"      // routes that the controller moves off busy links
 	SourceShortestPath = "shortest-path" // what the controller finds by itself
-	SourceProgram      = "program"       // what programs have given by the API
-	SourceProtocol     = "protocol"      // what a protocol has found that an app of the controller speaks
+	SourceProgram      = "program"       // routes that programs add by the API
+	SourceProtocol     = "protocol"      // routes of protocols that apps of the controller speak
 )
 
-// ProgramName is what programs, and protocols that apps of the controller speak, may be called:
-// their names stand in files beside other words.
+// ProgramName matches names of programs, and of protocols that apps of the controller speak; in
+// files they stand among keywords.
 var ProgramName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 
 const distanceHint = "write ospf 150, static 5, shortest-path 100, program 30, program sdwan 30 or protocol rip 130; distances are 1 to 255, which is never used"
@@ -80,7 +81,7 @@ func ParseSourceDistance(s string) (SourceDistance, error) {
 	return d, nil
 }
 
-// isSource says whether there may be such a source.
+// isSource says whether the source is valid.
 func (d SourceDistance) isSource() bool {
 	switch d.Source {
 	case SourceProtocol:
@@ -96,7 +97,7 @@ func (d SourceDistance) String() string {
 	return fmt.Sprintf("%s %d", strings.TrimSpace(d.Source+" "+d.Name), d.Distance)
 }
 
-// checkDistances finds distances that nothing would follow: Linux routers have their own.
+// checkDistances reports distances that nothing would follow: Linux routers have their own.
 func (r *resolver) checkDistances() {
 	for _, n := range r.t.Nodes {
 		seen := map[string]bool{}
@@ -117,13 +118,13 @@ func (r *resolver) checkDistances() {
 	}
 }
 
-// maxMetric is the largest metric of a static route: kernels have the distance above it, as FRR
-// reads them there.
+// maxMetric is the largest metric of a static route: the kernel's metric has the distance in the
+// bits above it, where FRR reads it.
 const maxMetric = 1<<24 - 1
 
-// ParseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which via or dev may be missing, or
-// "10.0.0.0/8 discard"; table, src, labels, distance, metric and tag, each with a value, and onlink
-// may follow.
+// ParseRoute reads "10.2.0.0/16 via 10.0.0.254 dev h1-eth0", of which via or dev is optional, or
+// "10.0.0.0/8 discard"; then table, src, labels, distance, metric and tag, each with a value, and
+// onlink may follow.
 func ParseRoute(s string) (rt Route, err error) {
 	bad := Mistaken("write 10.2.0.0/16 via 10.0.0.254, 10.2.0.0/16 dev h1-eth0, or 10.2.0.0/16 discard; table 100, src 10.0.0.1, onlink, labels 100/200, distance 200, metric 5, tag 7 may follow", "%q is not a route", s)
 	f := strings.Fields(s)
@@ -169,7 +170,7 @@ func ParseRoute(s string) (rt Route, err error) {
 	return rt, nil
 }
 
-// set takes a word of a route's text and its value.
+// set stores the value of a keyword.
 func (rt *Route) set(word, value string) bool {
 	number := func(most uint64) uint64 {
 		n, err := strconv.ParseUint(value, 10, 32)
@@ -240,32 +241,33 @@ func (rt Route) String() string {
 	return s
 }
 
-// OnlyKernels says whether a route says what only the kernel of a node with tables of its own
-// knows.
+// OnlyKernels says whether a route has settings that only the kernel of a node with its own routing
+// tables supports.
 func (rt Route) OnlyKernels() bool {
 	return rt.Table != 0 || rt.Source.IsValid() || rt.OnLink || rt.Labels != ""
 }
 
-// InMain says whether the route is in no table by its own number.
+// InMain says whether the route names no table.
 func (rt Route) InMain() bool { return rt.Table == 0 }
 
-// Plain is the route without what only routers know: its distance, metric and tag.
+// Plain returns the route without the settings that only routers have: its distance, metric and
+// tag.
 func (rt Route) Plain() Route {
 	rt.Distance, rt.Metric, rt.Tag = 0, 0, 0
 	return rt
 }
 
-// SetKernelMetric sets the distance and metric that KernelMetric makes one number of.
+// SetKernelMetric sets the distance and metric that are combined in KernelMetric.
 func (rt *Route) SetKernelMetric(metric uint32) {
 	rt.Distance, rt.Metric = rib.Distance(metric>>24), metric&maxMetric
 }
 
-// KernelMetric is the metric of the route in a kernel's table: there, the distance stands above the
-// metric, where FRR reads it.
+// KernelMetric returns the metric of the route in a kernel's table: the distance is in the bits
+// above the metric, where FRR reads it.
 func (rt Route) KernelMetric() uint32 {
 	distance := uint32(rt.Distance)
 	if rt.Distance == rib.Static {
-		distance = 0 // as kernels take a route that says nothing
+		distance = 0 // the kernel's default
 	}
 	return distance<<24 | rt.Metric
 }

@@ -36,7 +36,7 @@ type Topology struct {
 	// Routing says when routing nodes get their routes.
 	Routing Routing `json:"routing,omitempty"`
 
-	// Learning says when switches are told where to forward what.
+	// Learning says when the controller installs flow entries in switches.
 	Learning Routing `json:"learning,omitempty"`
 
 	// Balance says how traffic between routing nodes and between switches is spread over paths;
@@ -89,8 +89,8 @@ const (
 	RoutesAsWritten RoutesMode = "as-written" // only those given exist, and routers have only given addresses
 )
 
-// Routing says when a controller installs what it decides: routes in routing nodes, and what
-// switches are told.
+// Routing says when a controller installs its decisions: routes in routing nodes, and entries in
+// switches.
 type Routing string
 
 const (
@@ -148,21 +148,21 @@ type Node struct {
 	// Resolve moves them to the link's end.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	MAC       MAC            `json:"mac,omitzero"`
-	Loopback  []netip.Prefix `json:"loopback,omitempty"` // further addresses, on the loopback device
+	Loopback  []netip.Prefix `json:"loopback,omitempty"` // additional addresses, on the loopback device
 
-	Interfaces []Interface `json:"interfaces,omitempty"` // beside those of links
+	Interfaces []Interface `json:"interfaces,omitempty"` // besides those of links
 
 	Management netip.Addr `json:"management,omitzero"` // in the management network
 
 	Gateways []netip.Addr `json:"gateways,omitempty"` // default routes: at most one IPv4, one IPv6
 	Routes   []Route      `json:"routes,omitempty"`   // static routes
-	Rules    []Rule       `json:"rules,omitempty"`    // which of its tables of routes is asked for what
-	// Of interfaces that say nothing of it; Resolve moves it there.
+	Rules    []Rule       `json:"rules,omitempty"`    // policy routing: which table is used for which packets
+	// For interfaces without settings of their own; Resolve moves it there.
 	RA        *Advertisement `json:"ra,omitempty"`
-	Neighbors []Neighbor     `json:"neighbors,omitempty"` // whose MAC addresses it need not ask for
-	Protocols Protocols      `json:"protocols,omitempty"` // of routers: what they speak
+	Neighbors []Neighbor     `json:"neighbors,omitempty"` // whose MAC addresses need not be resolved
+	Protocols Protocols      `json:"protocols,omitempty"` // of routers: protocols that they speak
 
-	Labels []LabelRoute `json:"labels,omitempty"` // what becomes of these
+	Labels []LabelRoute `json:"labels,omitempty"` // label routes
 
 	CPU   CPU    `json:"cpu,omitzero"`    // limit for all processes of the node
 	Cores []int  `json:"cores,omitempty"` // processors that the node's processes may use
@@ -170,14 +170,14 @@ type Node struct {
 	Stop  string `json:"stop,omitempty"`  // shell command, run before the lab goes down
 
 	Container
-	Guest   *Guest       `json:"vm,omitempty"`      // nil: it is no virtual machine of its owner's
+	Guest   *Guest       `json:"vm,omitempty"`      // nil: it is not its owner's virtual machine
 	Sysctls []Assignment `json:"sysctls,omitempty"` // of its network
-	Ports   []Port       `json:"ports,omitempty"`   // of the machine that lead to its own
+	Ports   []Port       `json:"ports,omitempty"`   // of the machine that lead to the node's
 
 	Isolate []string     `json:"isolate,omitempty"` // further namespaces: "pid"
 	Dirs    []PrivateDir `json:"dirs,omitempty"`    // directories of the node's own
-	Config  []ConfigFile `json:"config,omitempty"`  // its own configuration, for which a topology has no words
-	Files   []NodeFile   `json:"files,omitempty"`   // of the node's own, which it is given
+	Config  []ConfigFile `json:"config,omitempty"`  // in its tools' own syntax: see ConfigFile
+	Files   []NodeFile   `json:"files,omitempty"`   // that the node is given
 
 	DPID     DPID     `json:"dpid,omitzero"`
 	Datapath Datapath `json:"datapath,omitempty"`
@@ -189,27 +189,27 @@ type Node struct {
 
 	NAT bool `json:"nat,omitempty"` // a router with an uplink to the outside of the lab
 
-	// What follows stands together, as it fits one word: a topology may have a million nodes.
+	// These are adjacent to fit into one word: a topology may have a million nodes.
 
-	// Unaddressed holds for all interfaces of the node that are given no address: see Endpoint.
+	// Unaddressed applies to all interfaces of the node without given addresses: see Endpoint.
 	// Resolve moves it there.
 	Unaddressed bool `json:"unaddressed,omitempty"`
 	AcceptRA    bool `json:"accept_ra,omitempty"` // as RA
-	MPLS        bool `json:"mpls,omitempty"`      // all its devices take packets with labels
+	MPLS        bool `json:"mpls,omitempty"`      // all its devices accept packets with labels
 
 	// StartMayFail says that a failing start command is only a warning: set by formats whose
 	// programs do not check how commands end.
 	StartMayFail bool `json:"start_may_fail,omitempty"`
 
-	// Native says that the host is the machine that it is placed at, not namespaces there.
+	// Native says that the host is the machine that it is placed at, rather than namespaces there.
 	Native bool `json:"native,omitempty"`
 
-	Distances []SourceDistance `json:"distances,omitempty"` // of a routing node, in place of the usual ones
+	Distances []SourceDistance `json:"distances,omitempty"` // of a routing node, in place of the default ones
 
-	// Of a routing node, into programs; of one the first that matches a route decides.
+	// Of a routing node, into programs; the first rule for a program that matches a route decides.
 	Redistribute []Redistribute `json:"redistribute,omitempty"`
 
-	// Masquerade says which packets a router sends on under its own address.
+	// Masquerade says which packets a router forwards under its own address.
 	Masquerade []Masquerade `json:"masquerade,omitempty"`
 
 	Address string `json:"address,omitempty"` // of a controller: "tcp:192.0.2.1:6653", or "trivet" for the built-in one
@@ -226,7 +226,7 @@ type Node struct {
 }
 
 // RoutingNode says whether a node is a router that is an OpenFlow datapath: a controller's app
-// routes for it, and it has no namespaces and runs no programs. It is only known once the topology
+// routes for it, and it has no namespaces and runs no programs. It is known only once the topology
 // is resolved.
 func (n *Node) RoutingNode() bool {
 	return n.Kind == Router && n.Datapath != "" && !n.Datapath.Linux()
@@ -254,7 +254,7 @@ type Point struct {
 type PrivateDir struct {
 	Path     string `json:"path"`
 	Source   string `json:"source,omitempty"`
-	ReadOnly bool   `json:"read_only,omitempty"` // nothing can be changed there, in the source neither
+	ReadOnly bool   `json:"read_only,omitempty"` // nothing can be changed there, nor in the source
 }
 
 // ReadOnlySuffix follows the source of a directory that is read-only, in files.
@@ -294,24 +294,24 @@ type Link struct {
 
 	Protocols LinkProtocols `json:"protocols,omitempty"` // for both ends
 
-	// VLAN and Trunk hold for those ends that are ports of switches: see PortVLANs.
+	// VLAN and Trunk apply to those ends that are ports of switches: see PortVLANs.
 	VLAN  int   `json:"vlan,omitempty"`
 	Trunk VLANs `json:"trunk,omitempty"`
 
 	MPLS bool `json:"mpls,omitempty"` // at those ends that are hosts or routers; Resolve moves it there
 
-	Wifi *Wifi `json:"wifi,omitempty"` // of a link to a real interface: that is wireless
+	Wifi *Wifi `json:"wifi,omitempty"` // makes a link to a real interface wireless
 
-	// Device asks for network devices even if the link could do without, as somebody captures
+	// Device asks for network devices even if the link could do without, because somebody captures
 	// there.
 	Device bool `json:"device,omitempty"`
 
-	// Named says that a command has named an interface of the link: it has network devices, by
-	// which all its packets go, for as long as the lab lives.
+	// Named says that a command has named an interface of the link: for the rest of the lab's life
+	// it has network devices, through which all its packets pass.
 	Named bool `json:"named,omitempty"`
 
-	// Held says, in a Part, that the link must not forward: the spanning tree of the whole topology
-	// does without it.
+	// Held says, in a Part, that the link must not forward, as it is not in the spanning tree of
+	// the whole topology.
 	Held bool `json:"held,omitempty"`
 
 	Foreign map[string]any `json:"foreign,omitempty"`
@@ -319,11 +319,11 @@ type Link struct {
 	Pos Position `json:"-"`
 }
 
-// NoAddress is how an interface, or a node, is written that is Unaddressed.
+// NoAddress is how files write Unaddressed for an interface or a node.
 const NoAddress = "none"
 
-// Endpoint is one end of a link: at a node, or (Node empty) a real interface of the machine or a
-// network that others made.
+// Endpoint is one end of a link: at a node, or (Node empty) a real interface of the machine or
+// somebody else's network.
 type Endpoint struct {
 	Node      string `json:"node,omitempty"`
 	Interface string `json:"interface,omitempty"` // device name; unset: <node>-eth<port>
@@ -332,15 +332,15 @@ type Endpoint struct {
 	MAC       MAC            `json:"mac,omitzero"`
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 
-	// Unaddressed says that the interface gets no address of any family: whatever it has is the
-	// matter of programs in the node.
+	// Unaddressed says that the interface gets no address of any family: programs in the node may
+	// set some.
 	Unaddressed bool `json:"unaddressed,omitempty"`
 
-	// Take says that a real interface may be taken although the machine uses it.
+	// Take says that a real interface may be used although the machine uses it.
 	Take bool `json:"take,omitempty"`
 
-	// Network is the name or the ID of a network that whoever provides the machines has, such as a
-	// cloud: the node at the link's other end is to have a port of its own there.
+	// Network is the name or the ID of a network of the machines' provider, such as a cloud: the
+	// node at the link's other end gets a port of its own there.
 	Network string `json:"network,omitempty"`
 
 	// Carrier leads, in a Part, to a node at another site, or into a network. The end then is
@@ -352,17 +352,17 @@ type Endpoint struct {
 
 	Protocols LinkProtocols `json:"protocols,omitempty"` // override the link's settings
 
-	// VLAN and Trunk replace the link's, both.
+	// VLAN and Trunk together replace the link's.
 	VLAN  int   `json:"vlan,omitempty"`
 	Trunk VLANs `json:"trunk,omitempty"`
 
-	// RA is what a router advertises here, and AcceptRA whether the interface takes what others
-	// advertise: it then has addresses of their prefixes, which the kernel makes. Both replace the
+	// RA is what a router advertises here, and AcceptRA whether the interface accepts others'
+	// advertisements: the kernel then derives addresses from their prefixes. Both replace the
 	// node's. Resolve leaves no RA that is Off.
 	RA       *Advertisement `json:"ra,omitempty"`
 	AcceptRA *bool          `json:"accept_ra,omitempty"`
 
-	MPLS bool `json:"mpls,omitempty"` // packets with labels are taken
+	MPLS bool `json:"mpls,omitempty"` // packets with labels are accepted
 }
 
 // Egress returns the impairment of what leaves end i (0 or 1).
@@ -378,17 +378,17 @@ func (l *Link) Impaired() bool {
 	return l.Egress(0) != Impairment{} || l.Egress(1) != Impairment{}
 }
 
-// MTUAt is the MTU of an end of the link: the bytes of the largest IP packet that leaves it.
+// MTUAt returns the MTU of an end of the link: the bytes of the largest IP packet that leaves it.
 func (l *Link) MTUAt(i int) int { return cmp.Or(l.Egress(i).MTU, MTU) }
 
-// Jumbo says whether a link takes packets that are larger than those of others.
+// Jumbo says whether a link carries larger packets than the default MTU.
 func (l *Link) Jumbo() bool { return max(l.MTUAt(0), l.MTUAt(1)) > MTU }
 
-// Name is the link's name in messages and commands: "a-b", from the ends' nodes or interfaces.
+// Name returns the link's name in messages and commands: "a-b", from the ends' nodes or interfaces.
 func (l *Link) Name() string { return l.Ends[0].Label() + "-" + l.Ends[1].Label() }
 
-// DeviceAt is the name of the device at an end, which is a node's: that of a real interface where
-// the other end is one.
+// DeviceAt returns the name of the device at an end, which is a node's: if the other end is a real
+// interface, the name of that.
 func (l *Link) DeviceAt(end int) string {
 	if far := l.Ends[1-end]; far.External() {
 		return cmp.Or(far.Interface, l.Ends[end].Interface)
@@ -396,8 +396,8 @@ func (l *Link) DeviceAt(end int) string {
 	return l.Ends[end].Interface
 }
 
-// Label is what stands for an end in its link's name: the node, the interface of the machine or the
-// network.
+// Label returns the name of an end in its link's name: the node, the interface of the machine or
+// the network.
 func (e Endpoint) Label() string {
 	switch {
 	case e.Carrier != nil:
@@ -410,8 +410,8 @@ func (e Endpoint) Label() string {
 	return e.Node
 }
 
-// Beyond says whether the end is a real interface of the machine, or a port in a network: who is
-// there is not the lab's to say.
+// Beyond says whether the end is a real interface of the machine, or a port in a network, so that
+// the lab does not control what is behind it.
 func (e Endpoint) Beyond() bool { return e.External() && (e.Carrier == nil || e.Carrier.Port != nil) }
 
 // External says whether the end is a real interface of the machine, or leads to another site or

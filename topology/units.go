@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// OrNone has a parser also take none, or 0, for the zero value, which overrides a default.
+// OrNone makes a parser also accept none, or 0, for the zero value, which overrides a default.
 func OrNone[T any](parse func(string) (T, error)) func(string) (T, error) {
 	return func(s string) (zero T, err error) {
 		if s == "none" || s == "0" {
@@ -23,7 +23,7 @@ func OrNone[T any](parse func(string) (T, error)) func(string) (T, error) {
 	}
 }
 
-// TextOrNone writes a value as such a parser reads it.
+// TextOrNone writes a value in the form that such a parser reads.
 func TextOrNone(v any) string {
 	if reflect.ValueOf(v).IsZero() {
 		return "none"
@@ -189,7 +189,8 @@ func ParseCPU(s string) (CPU, error) {
 	return CPU{}, Mistaken("write 0.5 (CPUs) or 25% (of the machine)", "%q is not a CPU limit", s)
 }
 
-// Processors is how many of this machine's processors the limit amounts to; 0: there is no limit.
+// Processors returns how many of this machine's processors the limit amounts to; 0 if there is no
+// limit.
 func (c CPU) Processors() float64 {
 	if c.Share > 0 {
 		return float64(c.Share) * float64(runtime.NumCPU())

@@ -19,7 +19,7 @@ import (
 // nodeName keeps names safe as file names, host names and words of a command line.
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// reservedNames would have another meaning in a command, a file or the kernel.
+// reservedNames have another meaning in a command, a file or the kernel.
 var reservedNames = []string{"all", "default", "interface", "lo", ControllerNone, ControllerTrivet}
 
 // MaxDeviceName is the longest name of a network device in Linux (IFNAMSIZ - 1).
@@ -63,11 +63,11 @@ type validator struct {
 	nodes     map[string]*Node
 	ports     map[portKey]*Link
 	external  map[string]*Link
-	images    map[string]*Node   // the first with each
-	listening map[Opening]*Node  // whose ports are published at the machine's
-	somewhere map[Opening]*Node  // the same, of each family and port one
+	images    map[string]*Node   // the first node with each
+	listening map[Opening]*Node  // by published port of the machine
+	somewhere map[Opening]*Node  // one node for each port, whatever the address
 	guestEnds map[string]int     // of virtual machines, those seen so far
-	joined    map[[2]string]bool // the ends of links, in both orders
+	joined    map[[2]string]bool // nodes with links between them, in both orders
 	compared  int                // names, to find similar ones
 	problems  Problems
 }
@@ -83,7 +83,7 @@ type portKey struct {
 func (v *validator) topology() {
 	t := v.t
 	v.ports, v.external = map[portKey]*Link{}, map[string]*Link{}
-	if len(t.Nodes) == 0 && t.Site == "" { // a site may have none for a while
+	if len(t.Nodes) == 0 && t.Site == "" { // a site may be empty for a while
 		v.problems.Add(t.Pos, "name some hosts and switches, or try: trivet up linear,3", "the topology has no nodes")
 	}
 	v.subnets()
@@ -347,8 +347,8 @@ func (v *validator) controller(pos Position, subject, c string) {
 	}
 }
 
-// controllerWords are the words for controllers. They are made once, and the hint: each of many
-// nodes may need them.
+// controllerWords are the keywords for controllers. They and the hint are made once, as each of
+// many nodes may need them.
 var controllerWords = sync.OnceValue(func() []string {
 	return slices.Concat([]string{ControllerNone, ControllerTrivet}, ControllerPrograms)
 })
@@ -501,7 +501,8 @@ func (v *validator) end(l *Link, e *Endpoint, bad func(hint, format string, args
 	v.ports[key] = l
 }
 
-// networkName is one that stands in a line of a file. Networks that are called otherwise have IDs.
+// networkName matches names of networks that fit into a line of a file. Networks with other names
+// have IDs.
 var networkName = regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}_.:-]*$`)
 
 func (v *validator) network(e *Endpoint, bad func(hint, format string, args ...any)) {
@@ -552,7 +553,7 @@ func (v *validator) impairment(i Impairment, bad func(hint, format string, args 
 	}
 }
 
-// together says what is wrong with options of a direction that each by itself may be so.
+// together says which options of a direction are incompatible although each is valid by itself.
 func (i Impairment) together() error {
 	if i.Reorder > 0 && i.Delay == 0 && i.Jitter == 0 {
 		return Mistaken("give it a delay, or reorder none",
@@ -561,7 +562,7 @@ func (i Impairment) together() error {
 	return nil
 }
 
-// CheckOptions says which options of a link do not go together.
+// CheckOptions says which options of a link are incompatible.
 func (l *Link) CheckOptions() error {
 	return cmp.Or(l.Egress(0).together(), l.Egress(1).together())
 }

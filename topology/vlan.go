@@ -11,11 +11,11 @@ import (
 // MaxVLAN is the highest number of a VLAN; the lowest is 1 (IEEE 802.1Q, table 9-2).
 const MaxVLAN = 4094
 
-// DefaultVLAN is the VLAN of untagged frames at a port of which nothing is said (IEEE 802.1Q,
-// table 9-2: the default PVID).
+// DefaultVLAN is the VLAN of untagged frames at a port without settings (IEEE 802.1Q, table 9-2:
+// the default PVID).
 const DefaultVLAN = 1
 
-// VLANs is a set of VLANs in the words of files: "10,20,30-39"; AllVLANs; empty: none. ParseVLANs
+// VLANs is a set of VLANs as written in files: "10,20,30-39"; AllVLANs; empty: none. ParseVLANs
 // reads it.
 type VLANs string
 
@@ -37,7 +37,7 @@ func ParseVLANs(s string) (VLANs, error) {
 	return set.text(), nil
 }
 
-// Set returns the members; of a text that is none, those that are.
+// Set returns the members; if the text is invalid, those that are valid.
 func (v VLANs) Set() (set VLANSet) {
 	switch v {
 	case "":
@@ -57,7 +57,7 @@ type VLANSet [(MaxVLAN + 64) / 64]uint64
 // Add adds a VLAN, 1 to MaxVLAN.
 func (s *VLANSet) Add(vlan int) { s[vlan/64] |= 1 << (vlan % 64) }
 
-// addRange adds the VLANs of "10" or "30-39", and says whether that is such a text.
+// addRange adds the VLANs of "10" or "30-39", and returns false for other texts.
 func (s *VLANSet) addRange(text string) bool {
 	low, high, ranged := strings.Cut(text, "-")
 	first, ok := vlanNumber(low)
@@ -124,14 +124,14 @@ func (s *VLANSet) text() VLANs {
 }
 
 // PortVLANs are the VLANs of a switch's port (IEEE 802.1Q, clause 8.6): frames of Untagged have no
-// tag at this port, those of Trunk do, and no others come in or go out. Untagged is 0 where frames
-// without a tag do neither. The zero value is a port of which nothing is said.
+// tag at this port, those of Trunk do, and all others are discarded. With Untagged 0, frames
+// without a tag are discarded as well. The zero value is a port without settings.
 type PortVLANs struct {
 	Untagged int
 	Trunk    VLANs
 }
 
-// tagged are the VLANs whose frames leave with tags.
+// tagged returns the VLANs whose frames leave with tags.
 func (p PortVLANs) tagged() VLANSet {
 	set := p.Trunk.Set()
 	if p.Untagged != 0 {
@@ -140,8 +140,8 @@ func (p PortVLANs) tagged() VLANSet {
 	return set
 }
 
-// vlanClasses divides VLANs into those that the same trunks have: the class of each VLAN, and the
-// first VLAN of each class.
+// vlanClasses divides VLANs into classes of those that are in the same trunks; it returns the class
+// of each VLAN, and the first VLAN of each class.
 func vlanClasses(trunks []PortVLANs) (class [MaxVLAN + 1]int, first []int) {
 	sets := make([]VLANSet, len(trunks))
 	for i, t := range trunks {
@@ -163,7 +163,7 @@ func vlanClasses(trunks []PortVLANs) (class [MaxVLAN + 1]int, first []int) {
 	return class, first
 }
 
-// String is "10", "trunk 10,20", "10, trunk 20,30"; "" of the zero value.
+// String returns "10", "trunk 10,20", "10, trunk 20,30"; "" for the zero value.
 func (p PortVLANs) String() string {
 	var parts []string
 	if p.Untagged != 0 {
@@ -175,7 +175,7 @@ func (p PortVLANs) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// VLANsAt is what is said of the VLANs of end i of the link, at a switch's port.
+// VLANsAt returns the VLANs that the link sets at end i, a switch's port.
 func (l *Link) VLANsAt(i int) PortVLANs {
 	if e := &l.Ends[i]; e.VLAN != 0 || e.Trunk != "" {
 		return PortVLANs{e.VLAN, e.Trunk}
@@ -183,14 +183,14 @@ func (l *Link) VLANsAt(i int) PortVLANs {
 	return PortVLANs{l.VLAN, l.Trunk}
 }
 
-// VLANPorts are the VLANs of all ports of those switches that tell VLANs apart, by link and end: a
-// switch does if anything is said of the VLANs of one of its ports. A port of which nothing is said
-// then has DefaultVLAN untagged, and all others with tags. Ports of all other switches pass frames
-// on as they are, with tags or without.
+// VLANPorts returns the VLANs of all ports of those switches that separate VLANs, by link and end:
+// a switch does if any of its ports has settings of VLANs. Its ports without settings then have
+// DefaultVLAN untagged, and all others with tags. Ports of other switches pass all frames
+// unchanged, with or without tags.
 func VLANPorts(t *Topology) map[*Link][2]PortVLANs {
 	out := map[*Link][2]PortVLANs{}
 	said := func(l *Link) bool { return l.VLANsAt(0) != PortVLANs{} || l.VLANsAt(1) != PortVLANs{} }
-	if !slices.ContainsFunc(t.Links, said) { // as in most labs, which are asked often
+	if !slices.ContainsFunc(t.Links, said) { // fast path: most labs have none, and call this often
 		return out
 	}
 	nodes := t.NodesByName()
@@ -219,7 +219,7 @@ func VLANPorts(t *Topology) map[*Link][2]PortVLANs {
 	return out
 }
 
-// vlans checks what a link says of VLANs.
+// vlans checks a link's settings of VLANs.
 func (v *validator) vlans(l *Link, bad func(hint, format string, args ...any)) {
 	isSwitch := func(e Endpoint) bool { return v.nodes[e.Node] != nil && v.nodes[e.Node].Kind == Switch }
 	number := func(vlan int) {
@@ -250,14 +250,14 @@ func (v *validator) vlans(l *Link, bad func(hint, format string, args ...any)) {
 	}
 }
 
-// Limits on trunks: what VLANs join costs as much as there are ports with tags, for each class of
+// Limits on trunks: the cost of joining VLANs is the number of ports with tags for each class of
 // VLANs.
 const (
-	mostTrunks     = 256 // that differ from each other
+	mostTrunks     = 256 // different ones
 	mostTrunkParts = 5_000_000
 )
 
-// trunks bounds the trunks of a topology, if they are right.
+// trunks limits the trunks of a topology, if they are valid.
 func (v *validator) trunks(t *Topology) {
 	if v.problems.Err() != nil {
 		return
@@ -285,9 +285,9 @@ func (v *validator) trunks(t *Topology) {
 	}
 }
 
-// vlans refuses VLANs at switches that do not tell them apart. Open vSwitch's ports have VLANs for
-// the action NORMAL alone, which controllers' entries have no use for (ovs-vswitchd.conf.db(5),
-// table Port).
+// vlans refuses VLANs at switches that do not separate them. In Open vSwitch, VLANs of ports apply
+// only to the action NORMAL, which controllers' entries do not use (ovs-vswitchd.conf.db(5), table
+// Port).
 func (r *resolver) vlans() {
 	told := map[*Node]bool{}
 	for _, l := range r.t.Links {

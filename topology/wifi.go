@@ -7,7 +7,7 @@ import (
 )
 
 // Wifi makes the real interface at a link's end wireless. At a switch or router it is an access
-// point, whose stations are behind that port, configured by anybody or nobody; at a host it is a
+// point, whose stations, managed by anybody or nobody, are behind that port; at a host it is a
 // station of the network with that name, wherever its access points are.
 type Wifi struct {
 	SSID string `json:"ssid"`
@@ -18,7 +18,7 @@ type Wifi struct {
 	Band    WifiBand `json:"band,omitempty"`
 
 	// Key is the passphrase of WPA2-PSK (IEEE 802.11i); unset: the network is open. It is a secret:
-	// WithoutKeys takes it out of what is shown.
+	// WithoutKeys removes it from what is shown.
 	Key     string `json:"key,omitempty"`
 	KeyFile string `json:"key_file,omitempty"` // the file that the key comes from
 }
@@ -31,8 +31,8 @@ const (
 	Band5GHz WifiBand = "5GHz"
 )
 
-// channels are those of 20 MHz that the bands have (IEEE 802.11-2020, annex E). Which of them are
-// allowed is a matter of the country, which the machine knows.
+// channels returns the channels of 20 MHz in a band (IEEE 802.11-2020, annex E). Which of them are
+// allowed depends on the country, which the machine knows.
 func (b WifiBand) channels() (out []int) {
 	from, to, step := 1, 13, 1
 	if b == Band5GHz {
@@ -57,7 +57,7 @@ func (b WifiBand) channels() (out []int) {
 func (l *Link) AccessPoint(node *Node) bool { return l.Wifi != nil && node.Kind != Host }
 
 // WifiEnds returns the end of a wireless link that is at a node, and the real interface; false if
-// the link is none.
+// the link is not wireless.
 func (l *Link) WifiEnds() (node, device Endpoint, ok bool) {
 	if l.Wifi == nil {
 		return node, device, false
@@ -80,8 +80,8 @@ func (r *resolver) wifi() {
 	}
 }
 
-// Frequencies are those on which a station looks for its network, in MHz (IEEE 802.11-2020, annex
-// E); none: all that there are.
+// Frequencies returns those on which a station looks for its network, in MHz (IEEE 802.11-2020,
+// annex E); none: all.
 func (w *Wifi) Frequencies() (out []int) {
 	list := []int{w.Channel}
 	switch {
@@ -125,15 +125,15 @@ func (w *Wifi) String() string {
 	return s + ", WPA2"
 }
 
-// What stands for a key where it is not shown, of a wireless network and of a protocol. It cannot
-// be one: it is too short, or has a space.
+// Placeholders for keys that are not shown, of a wireless network and of a protocol. They are no
+// valid keys: one is too short, the other has a space.
 const (
 	hiddenKey         = "hidden"
 	hiddenProtocolKey = "(hidden )"
 )
 
-// WithoutKeys returns the topology as it may be shown: keys of wireless networks and of protocols,
-// and passwords and user data of virtual machines, are hidden.
+// WithoutKeys returns the topology in a form that may be shown: keys of wireless networks and of
+// protocols, and passwords and user data of virtual machines, are hidden.
 func (t *Topology) WithoutKeys() *Topology {
 	hasKey := func(l *Link) bool { return l.Wifi != nil && l.Wifi.Key != "" }
 	secret := func(n *Node) bool { return n.Guest != nil && (n.Guest.Password != "" || n.Guest.UserData.Text != "") }
@@ -163,7 +163,7 @@ func (t *Topology) WithoutKeys() *Topology {
 	return c
 }
 
-// protocolKeys are the keys of protocols, each by where it is.
+// protocolKeys returns the keys of protocols, by where they are.
 func (t *Topology) protocolKeys() map[string]*string {
 	keys := map[string]*string{}
 	add := func(where string, s Settings) {
@@ -196,8 +196,7 @@ func (t *Topology) protocolKeys() map[string]*string {
 }
 
 // KeepKeys replaces keys, passwords and user data that WithoutKeys has hidden by those of the
-// topology that it was called for. Of a topology that holds anything, as a stranger may send it, it
-// looks at nothing else.
+// topology of. t may come from a stranger and contain anything: only these places are read.
 func (t *Topology) KeepKeys(of *Topology) {
 	t.keepSecrets(of)
 	if !slices.Contains(t.Nodes, nil) && !slices.Contains(t.Links, nil) {
@@ -252,11 +251,11 @@ func (t *Topology) keepSecrets(of *Topology) {
 	}
 }
 
-// secrets are the settings of a virtual machine that are not shown.
+// secrets returns the settings of a virtual machine that are not shown.
 func (g *Guest) secrets() [2]*string { return [2]*string{&g.Password, &g.UserData.Text} }
 
-// ReadKeys sets the keys that are in files of their own to their first lines; read reads a file. It
-// is called once the topology has been resolved, for a lab that is about to be.
+// ReadKeys replaces keys that are in files of their own by the files' first lines; read reads a
+// file. It is called once the topology has been resolved, for a lab that is about to come up.
 func (t *Topology) ReadKeys(read func(file string) ([]byte, error)) error {
 	var problems Problems
 	for _, l := range t.Links {
@@ -283,7 +282,7 @@ func (t *Topology) ReadKeys(read func(file string) ([]byte, error)) error {
 
 const passphraseHint = "a passphrase has 8 to 63 characters of ASCII"
 
-// isPassphrase says whether WPA2 can have this passphrase (IEEE 802.11-2020, annex J.4.1).
+// isPassphrase says whether a passphrase is valid for WPA2 (IEEE 802.11-2020, annex J.4.1).
 func isPassphrase(key string) bool {
 	return len(key) >= 8 && len(key) <= 63 &&
 		!strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
@@ -301,7 +300,7 @@ func (v *validator) wifi(l *Link, bad func(hint, format string, args ...any)) {
 		bad("write s1 -- interface:wlan0: {wifi: {ssid: lab}}", "wifi is for links to an interface of the machine")
 		return
 	case n == nil:
-		return // that has been said
+		return // reported already
 	}
 	v.wifiChannel(w, bad)
 	if w.SSID == "" || len(w.SSID) > 32 {

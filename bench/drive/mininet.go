@@ -29,8 +29,8 @@ import (
 //go:embed mininet.py
 var mininetScript string
 
-// mininetStart prepares namespaces for Mininet, with an Open vSwitch of its own where it wants one,
-// and becomes the script.
+// mininetStart prepares namespaces for Mininet, starts an Open vSwitch in them if Mininet needs
+// one, and executes the script.
 const mininetStart = `
 set -e
 mount --make-rprivate /
@@ -50,13 +50,13 @@ fi
 exec /usr/bin/python3 -I -c "$2"
 `
 
-// mininetControllers are those that Mininet can have here; its own reference controller is not in
-// distributions any more, and Open vSwitch's is what it takes instead. Faucet would have to be told
-// of ports by the numbers that Mininet gives them.
+// mininetControllers are the controllers that are supported with Mininet. Distributions no longer
+// contain its own reference controller; it uses Open vSwitch's instead. Faucet is not supported, as
+// its configuration would need the port numbers that Mininet assigns.
 var mininetControllers = []string{"floodlight", "os-ken", "ovs-testcontroller", "pox"}
 
-// checkMininet says what of a topology Mininet is not asked to do: hosts and switches that learn,
-// without loops.
+// checkMininet refuses topologies that are not run under Mininet: there may be only hosts and
+// learning switches, without loops.
 func checkMininet(t *topology.Topology) error {
 	for _, l := range t.Links {
 		if mtus := [2]int{l.Egress(0).MTU, l.Egress(1).MTU}; mtus != [2]int{} {
@@ -103,7 +103,8 @@ func checkMininet(t *topology.Topology) error {
 	return nil
 }
 
-// mininetInstalled says which of the programs are missing that Mininet needs for a topology.
+// mininetInstalled returns an error that names the programs that Mininet needs for a topology and
+// that are not installed.
 func mininetInstalled(t *topology.Topology) error {
 	needs := map[string]string{"mn": "mininet", "/usr/bin/python3": "python3"}
 	if slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Datapath == topology.OVS }) {
@@ -132,7 +133,7 @@ func mininetInstalled(t *topology.Topology) error {
 	return nil
 }
 
-// mininetProgram is a controller as the script reads it: how it runs, and the files that it reads
+// mininetProgram is a controller as the script reads it: its command, and the files that it needs
 // in its directory.
 type mininetProgram struct {
 	Args  []string          `json:"args"`
@@ -142,7 +143,7 @@ type mininetProgram struct {
 	GID   uint32            `json:"gid"`
 }
 
-// mininetControl is the controller of a topology under Mininet; nil where it has none.
+// mininetControl returns the controller of a topology under Mininet, nil if there is none.
 func mininetControl(t *topology.Topology) (*mininetProgram, error) {
 	of := foreign.Of(t)
 	if len(of) == 0 {
@@ -172,8 +173,8 @@ func mininetControl(t *topology.Topology) (*mininetProgram, error) {
 	return m, nil
 }
 
-// mininetControlDir is where the controller runs, in the namespace of Mininet's mounts, which has a
-// /run of its own.
+// mininetControlDir is the controller's working directory, in Mininet's mount namespace, which has
+// a /run of its own.
 const mininetControlDir = "/run/controller"
 
 // mininetLab is a network that Mininet has brought up, in namespaces that end with its process.
@@ -197,11 +198,11 @@ type mininetAnswer struct {
 	Said     string
 }
 
-// mininetGroup is the group that all of Mininet's processes are in.
+// mininetGroup is the cgroup of all of Mininet's processes.
 const mininetGroup = ".mininet"
 
-// startMininet brings a topology up. begun is told of the namespace of its switches before there
-// are any.
+// startMininet brings a topology up. It calls begun with the switches' network namespace before
+// there are any switches.
 func startMininet(ctx context.Context, name string, t *topology.Topology,
 	begun func(namespace string)) (*mininetLab, error) {
 	if err := errors.Join(checkMininet(t), mininetInstalled(t)); err != nil {
@@ -253,8 +254,8 @@ func startMininet(ctx context.Context, name string, t *topology.Topology,
 	return m, nil
 }
 
-// mininetErrors finds the errors after which Mininet has gone on. What tc warns of it takes for
-// errors.
+// mininetErrors returns the errors in Mininet's output after which it went on. Mininet also prints
+// warnings of tc as errors; they are left out.
 func mininetErrors(said string) error {
 	var errs []error
 	told := map[string]bool{}
@@ -268,9 +269,9 @@ func mininetErrors(said string) error {
 	return errors.Join(errs...)
 }
 
-// wait waits until traffic can flow, as bringing up one of Trivet's labs does: Mininet does not,
-// and its users' first packets may be lost. The first host pings all others, each for a minute at
-// most.
+// wait waits until traffic can flow, as bringing up one of Trivet's labs does. Mininet itself does
+// not wait, so its users' first packets may be lost. The first host pings all others, for up to a
+// minute each.
 func (m *mininetLab) wait(ctx context.Context) error {
 	hosts := m.topology.NodesOf(topology.Host)
 	began := time.Now()
@@ -306,7 +307,8 @@ func (m *mininetLab) answer() (a mininetAnswer, err error) {
 	return a, json.Unmarshal(m.answers.Bytes(), &a)
 }
 
-// end ends what has not ended by itself: with the first process of a PID namespace all of it ends.
+// end kills what has not ended by itself: when the first process of a PID namespace ends, so do all
+// others.
 func (m *mininetLab) end() error {
 	_ = m.in.Close()
 	_ = m.cmd.Process.Kill()
@@ -326,7 +328,7 @@ func (m *mininetLab) down(ctx context.Context) error {
 	return errors.Join(err, m.end())
 }
 
-// mininetRequest is a topology as the script reads it, and the kind of its switches.
+// mininetRequest returns a topology as the script reads it, and the kind of its switches.
 func mininetRequest(t *topology.Topology) (asked []byte, kind string, err error) {
 	type link struct {
 		Ends   [2][2]any         `json:"ends"`
@@ -354,7 +356,7 @@ func mininetRequest(t *topology.Topology) (asked []byte, kind string, err error)
 		links = append(links, one)
 	}
 	datapath := "user"
-	if i, err := ovs.Probe(); err == nil && i.Kernel == nil { // as our own labs decide
+	if i, err := ovs.Probe(); err == nil && i.Kernel == nil { // as for our own labs
 		datapath = "kernel"
 	}
 	control, err := mininetControl(t)
@@ -366,7 +368,7 @@ func mininetRequest(t *topology.Topology) (asked []byte, kind string, err error)
 	return asked, kind, err
 }
 
-// mininetImpairment is in Mininet's words and units: Mbit/s, percent.
+// mininetImpairment returns an impairment in Mininet's terms and units: Mbit/s, percent.
 func mininetImpairment(i topology.Impairment) map[string]any {
 	out := map[string]any{}
 	if i.Bandwidth > 0 {

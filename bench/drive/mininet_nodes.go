@@ -19,7 +19,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// network is the file of a node's network namespace; that of the switches for anything but hosts.
+// network returns the file of a node's network namespace: a host's own, or that of all switches.
 func (m *mininetLab) network(node string) string {
 	pid := m.pids[node]
 	if pid == 0 {
@@ -28,12 +28,12 @@ func (m *mininetLab) network(node string) string {
 	return fmt.Sprintf("/proc/%d/root/proc/%d/ns/net", m.cmd.Process.Pid, pid)
 }
 
-// root is a file as Mininet sees it.
+// root returns the path of a file as Mininet sees it.
 func (m *mininetLab) root(file string) string {
 	return fmt.Sprintf("/proc/%d/root/%s", m.cmd.Process.Pid, file)
 }
 
-// inside runs f on a thread in a node's network namespace, which ends with it.
+// inside runs f on a thread in a node's network namespace. The thread ends with f.
 func (m *mininetLab) inside(node string, f func() error) error {
 	return inside.Namespace(m.network(node), f)
 }
@@ -81,7 +81,7 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 		Timeout: lab.PingTimeout(m.topology), Unpaced: r.Unpaced}
 	out.Pairs, err = ping.Pairs(ctx, pairs, func(node string) (p ping.Sender, err error) {
 		err = m.inside(node, func() (err error) {
-			// As Trivet's labs have it: sockets that send echo requests are for all.
+			// As in Trivet's labs, all users may open sockets that send echo requests.
 			if err = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0); err == nil {
 				p, err = ping.Open(r.IPv6)
 			}
@@ -93,7 +93,7 @@ func (m *mininetLab) ping(ctx context.Context, r lab.PingRequest) (out lab.PingR
 	return out, err
 }
 
-// ports counts at the hosts' devices and at the switches'.
+// ports returns the counters of the hosts' devices and of the switches' ports.
 func (m *mininetLab) ports() map[string]counters.Port {
 	spaces := map[string]string{m.network(""): ""}
 	for name := range m.pids {
@@ -108,7 +108,7 @@ func (m *mininetLab) watch() environment.WatchOptions {
 		Cgroups: []environment.Cgroup{group}}
 }
 
-// do makes an event happen: with Mininet only programs in nodes.
+// do carries out an event. With Mininet, only programs in nodes are supported.
 func (m *mininetLab) do(ctx context.Context, e experiment.Event) error {
 	if e.Action.Node == "" {
 		return errors.New("target: mininet: a schedule can only run commands in nodes")

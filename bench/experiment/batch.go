@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// batch is the probes that run together, once.
+// batch is one execution of the probes that run together.
 type batch struct {
 	runner *Runner
 	run    Run
@@ -27,7 +27,7 @@ type state int
 const (
 	measured state = iota
 	failed
-	hung // a probe does not end: the lab cannot be used any more
+	hung // a probe does not end: the lab is unusable
 )
 
 func (g *batch) name() string {
@@ -38,8 +38,8 @@ func (g *batch) name() string {
 	return strings.Join(names, "+")
 }
 
-// measure warms up, runs the probes and writes their samples, all together: after an
-// interruption a group is there or not.
+// measure warms up, runs the probes and writes their samples all together: after an interruption a
+// group is complete in the file, or missing.
 func (g *batch) measure(ctx context.Context) state {
 	var samples []result.Sample
 	for range g.runner.Plan.WarmUp {
@@ -59,7 +59,7 @@ func (g *batch) end(ctx context.Context, samples []result.Sample, s state) state
 	if ctx.Err() != nil {
 		return failed
 	}
-	if s == hung && samples[len(samples)-1].WarmUp { // nothing that counts would say that this run failed
+	if s == hung && samples[len(samples)-1].WarmUp { // no counted sample would record this failure
 		for _, p := range g.probes {
 			one := g.runner.sample(g.run, p, time.Now())
 			one.Fail("the warm-up did not end")
@@ -72,8 +72,8 @@ func (g *batch) end(ctx context.Context, samples []result.Sample, s state) state
 	return s
 }
 
-// once runs all probes at once, watches the machine meanwhile, and lets the schedule happen, but
-// for warm-ups. The group begins once those probes look that look at others.
+// once runs all probes concurrently, watches the machine meanwhile, and executes the schedule,
+// except in warm-ups. The group begins once those of its probes that observe the others are ready.
 func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) {
 	watch := g.watch()
 	samples, gave, states := make([]result.Sample, len(g.probes)), make([]Measured, len(g.probes)),
@@ -98,7 +98,7 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 			looks := sync.OnceFunc(looking.Done)
 			all.Go(func() {
 				run(i, time.Now(), looks)
-				looks() // also where it has failed
+				looks() // also if it has failed
 			})
 		}
 	}
@@ -128,17 +128,17 @@ func (g *batch) once(ctx context.Context, warmUp bool) ([]result.Sample, state) 
 	return samples, worst
 }
 
-// first says whether the others of the group wait until the probe looks at them.
+// first says whether the others of the group wait until the probe observes them.
 func (p *Probe) first() bool { return p.kind.Looks && p.After == 0 }
 
-// fill puts what was measured into a sample.
+// fill puts measurements into a sample.
 func (g *batch) fill(s *result.Sample, o Measured, usage *environment.Usage, happened []result.Event) {
 	s.Measurements, s.Details, s.Usage = o.Measurements, o.Details, usage
 	s.Events = append(append([]result.Event{}, happened...), o.Events...)
 	v := environment.Judge(environment.Evidence{Usage: usage, Links: o.Links, Drops: o.Drops, Other: o.Reasons},
 		g.runner.Limits)
 	s.Verdict = &v
-	if err := s.Check(); err != nil { // a probe that gives nothing, or no numbers
+	if err := s.Check(); err != nil { // a probe that yields nothing, or invalid numbers
 		s.Measurements = nil
 		s.Failure = errors.Join(errorOf(s.Failure), err).Error()
 	}
@@ -166,7 +166,7 @@ func (g *batch) watch() *environment.Watch {
 	return w
 }
 
-// probe runs one probe, and gives it up where it does not end.
+// probe runs one probe, and gives up on it if it does not end.
 func (g *batch) probe(ctx context.Context, p Probe, began time.Time, looking func()) (Measured, string, state) {
 	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
@@ -199,8 +199,8 @@ func (g *batch) probe(ctx context.Context, p Probe, began time.Time, looking fun
 	return e.gave, e.err.Error(), failed
 }
 
-// schedule begins to let events happen. What it returns ends that, and tells what happened; what
-// did not, because the probes had ended, is told as well.
+// schedule starts executing events. The function that it returns stops that, and returns the events
+// that happened and those that did not because the probes had ended.
 func (g *batch) schedule(ctx context.Context, started time.Time, warmUp bool) func() []result.Event {
 	if warmUp || len(g.cell.Schedule) == 0 {
 		return func() []result.Event { return nil }

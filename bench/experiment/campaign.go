@@ -11,17 +11,17 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// campaign is when the rounds of a plan begin: the first at its origin, each other one at a whole
-// number of periods after it, and never two in one period. All of it is in the result file: what
-// goes on needs no other memory, and rounds that were missed move the end.
+// campaign determines when the rounds of a plan begin: the first at its origin, each other one a
+// whole number of periods later, and at most one per period. It is derived from the result file:
+// resuming needs no other state, and missed rounds postpone the end.
 type campaign struct {
-	every  time.Duration // 0: it is none
+	every  time.Duration // 0: no campaign
 	origin time.Time
-	last   time.Time // when something was measured last; zero: nothing was
-	round  int       // the one that this was of
+	last   time.Time // of the last measurement; zero: there is none
+	round  int       // of that measurement
 }
 
-// campaignOf begins a campaign, or goes on with that of a result.
+// campaignOf begins a campaign, or continues that of a result.
 func campaignOf(every time.Duration, before *result.Run) campaign {
 	c := campaign{every: every, origin: wallClock()}
 	if before == nil {
@@ -38,13 +38,13 @@ func campaignOf(every time.Duration, before *result.Run) campaign {
 	return c
 }
 
-// due is when a round begins, and how many periods after the one before it, at a given time. One
-// that has begun goes on at once.
+// due returns, at a given time, when a round begins, and how many periods after the one before it.
+// A round that has begun continues at once.
 func (c *campaign) due(round int, now time.Time) (at time.Time, periods int) {
 	if c.every == 0 || round <= c.round || c.last.IsZero() {
 		return now, 0
 	}
-	before := max(0, c.last.Sub(c.origin)/c.every) // the period in which something was measured last
+	before := max(0, c.last.Sub(c.origin)/c.every) // the period of the last measurement
 	at = c.origin.Add((before + 1) * c.every)
 	if at.After(now) {
 		return at, 1
@@ -52,11 +52,10 @@ func (c *campaign) due(round int, now time.Time) (at time.Time, periods int) {
 	return now, int(now.Sub(c.origin)/c.every - before)
 }
 
-// wallClock is the time without the reading of the monotonic clock, which stands still while the
-// machine sleeps.
+// wallClock returns the time without the monotonic clock, which stops while the machine sleeps.
 func wallClock() time.Time { return time.Now().Round(0) }
 
-// await waits for the round of a run, without a lab or anything else that was made for one.
+// await waits for the round of a run; meanwhile no lab, and nothing else made for one, is kept.
 func (r *Runner) await(ctx context.Context, run Run, left []Run) error {
 	if err := ctx.Err(); err != nil || r.campaign.every == 0 {
 		return err
@@ -68,7 +67,7 @@ func (r *Runner) await(ctx context.Context, run Run, left []Run) error {
 	if at.After(wallClock()) {
 		r.step(run, left, "down")
 		r.down()
-		_ = r.release() // what is left, the end of the next round removes
+		_ = r.release() // remains are removed at the end of the next round
 		r.step(run, left, "waiting")
 		r.say("round %d of %d begins at %s, in %s", run.Round, r.Plan.Experiment.Times,
 			at.Local().Format("2006-01-02 15:04:05 MST"), About(at.Sub(wallClock())))
@@ -86,12 +85,12 @@ func (r *Runner) await(ctx context.Context, run Run, left []Run) error {
 	}
 }
 
-// measuredLast notes that a run has been measured.
+// measuredLast records that a run has been measured.
 func (r *Runner) measuredLast(run Run) {
 	r.campaign.last, r.campaign.round = wallClock(), max(r.campaign.round, run.Round)
 }
 
-// maxPeriod is the longest from one round to the next.
+// maxPeriod is the maximum time from one round to the next.
 const maxPeriod = 366 * 24 * time.Hour
 
 // ParsePeriod reads the time from one round of a campaign to the next: 90s, 12h, 1d, 2w.

@@ -14,14 +14,14 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Cell is a combination of levels, with all that follows from it.
+// Cell is a combination of levels, expanded.
 type Cell struct {
 	ID       string    `json:"id"` // "hops=2 datapath=ovs"
 	Levels   []Setting `json:"levels,omitempty"`
 	Lab      Lab       `json:"lab"`
-	Groups   [][]Probe `json:"probes"` // one group after the other; the probes of a group together
+	Groups   [][]Probe `json:"probes"` // groups run one after the other, the probes of a group together
 	Schedule []Event   `json:"schedule,omitempty"`
-	Bare     bool      `json:"bare,omitempty"` // no lab has to be up: all probes bring up their own
+	Bare     bool      `json:"bare,omitempty"` // needs no lab that is up: all probes bring up their own
 }
 
 // Setting is a factor at one of its levels.
@@ -32,13 +32,13 @@ type Setting struct {
 	level  *Level
 }
 
-// Lab is what has to be brought up.
+// Lab describes the lab to bring up.
 type Lab struct {
 	Generate string `json:"generate,omitempty"` // a generator with its arguments: linear,10
 	Nodes    string `json:"nodes,omitempty"`    // what a generator makes: switch (the default), router
 	File     string `json:"file,omitempty"`     // a topology's, relative to the experiment's
-	Topo     string `json:"topo,omitempty"`     // which, where the file holds several
-	// True, false: whether root does what a file of another format wants; else it is asked.
+	Topo     string `json:"topo,omitempty"`     // which topology, if the file has several
+	// Whether root does what a file of another format asks for: true, false; empty: ask.
 	Commands string          `json:"run_commands,omitempty"`
 	Topology json.RawMessage `json:"topology,omitempty"` // written in the experiment itself
 	Options  Options         `json:"options,omitempty"`  // of the vocabulary: datapath, controller, target
@@ -47,19 +47,19 @@ type Lab struct {
 	files    *topologyFiles  // the experiment's
 }
 
-// Probe is a way of measuring, ready to run.
+// Probe is a measurement with its options, ready to run.
 type Probe struct {
 	Name     string        `json:"name"` // unique in an experiment
 	Kind     string        `json:"kind"`
 	Options  Options       `json:"options,omitempty"`
-	After    time.Duration `json:"after_ns,omitempty"` // begins so long after its group, in nanoseconds
-	Timeout  time.Duration `json:"timeout_ns"`         // after which it is given up, counted from its own beginning
-	Estimate time.Duration `json:"estimate_ns"`        // how long it will take, After counted
+	After    time.Duration `json:"after_ns,omitempty"` // begins this long after its group, in nanoseconds
+	Timeout  time.Duration `json:"timeout_ns"`         // from its own beginning
+	Estimate time.Duration `json:"estimate_ns"`        // of its duration, including After
 	kind     *ProbeKind
 	pos      topology.Position
 }
 
-// Event is something that happens while the probes run, at a time after their beginning.
+// Event happens while the probes run, at a time after their beginning.
 type Event struct {
 	At     topology.Duration `json:"at"`
 	What   string            `json:"what"` // "r1 -- r2 down", "kill r1"
@@ -148,7 +148,7 @@ func isGenerator(name string) bool {
 		func(g topology.GeneratorInfo) bool { return g.Name == strings.TrimSpace(name) })
 }
 
-// generator keeps a specification; Plan.Check makes the topology.
+// generator stores a specification; Plan.Check makes the topology.
 func (x *expander) generator(v *yamlfile.Value, spec string) string {
 	if name, _, _ := strings.Cut(spec, ","); !isGenerator(name) {
 		var names []string
@@ -278,7 +278,7 @@ func (x *expander) probe(v *yamlfile.Value, names map[string]bool) (Probe, bool)
 	return x.probeOf(&x.e.vocabulary.Probes[i], key, x.e.overlaid(key.Text, given), names), true
 }
 
-// holds says whether a cell has the levels that a probe is for: where: {pairs: [2, 3]}.
+// holds says whether a cell has the levels for which a probe runs: where: {pairs: [2, 3]}.
 func (x *expander) holds(where *yamlfile.Value) bool {
 	if where.Shape != yamlfile.Mapping || len(where.Pairs) == 0 {
 		x.say(where, "write where: {hops: [2, 10]}", "where: takes factors with levels, not %s", where)
@@ -348,7 +348,7 @@ func (x *expander) probeOf(kind *ProbeKind, key, given *yamlfile.Value, names ma
 	return p
 }
 
-// shorten lets a probe send for less time, or fewer echoes, in a quick look.
+// shorten makes a probe send for less time, or fewer echoes, in a quick run.
 func (e *Experiment) shorten(o Options) {
 	if e.Shortened == 0 {
 		return
@@ -361,7 +361,7 @@ func (e *Experiment) shorten(o Options) {
 	}
 }
 
-// schedule reads a list of "at 5s: r1 -- r2 down", which without quotes is a mapping.
+// schedule reads a list of "at 5s: r1 -- r2 down", which is a mapping if it is not quoted.
 func (x *expander) schedule() (out []Event) {
 	if x.e.schedule == nil {
 		return nil
@@ -389,7 +389,7 @@ func (x *expander) schedule() (out []Event) {
 	return out
 }
 
-// late warns of events that come when no probe runs any more.
+// late warns of events at times when no probe runs any more.
 func (x *expander) late(c *Cell) {
 	var longest time.Duration
 	for _, p := range slices.Concat(c.Groups...) {

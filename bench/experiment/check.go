@@ -13,7 +13,7 @@ import (
 	"trivet.dev/trivet/topology/formats/trivet"
 )
 
-// Resolve makes the topology of a lab: what Read returns, resolved as Complete does.
+// Resolve makes the topology of a lab: Read's result, resolved by Complete.
 func (l *Lab) Resolve(dir string, d topology.Defaults) (*topology.Topology, topology.Problems) {
 	t, problems := l.Read(dir)
 	if t == nil {
@@ -23,8 +23,8 @@ func (l *Lab) Resolve(dir string, d topology.Defaults) (*topology.Topology, topo
 	return t, append(problems, more...)
 }
 
-// Read reads or generates the topology of a lab, and writes over it what the lab says of its
-// links and of IPv6. Files are relative to dir. Where a problem is an error, it is nil.
+// Read reads or generates the topology of a lab, and applies the lab's settings of links and of
+// IPv6. Files are relative to dir. If a problem is an error, the topology is nil.
 func (l *Lab) Read(dir string) (*topology.Topology, topology.Problems) {
 	t, problems := l.source(dir)
 	if t == nil || problems.Err() != nil {
@@ -40,8 +40,8 @@ func (l *Lab) Read(dir string) (*topology.Topology, topology.Problems) {
 	return t, problems
 }
 
-// Complete resolves the topology of a lab with its datapath and controller; d is what holds where
-// neither the topology nor the lab say anything. Where a problem is an error, the result is nil.
+// Complete resolves the topology of a lab with its datapath and controller; d applies where neither
+// the topology nor the lab says anything. If a problem is an error, the result is nil.
 func (l *Lab) Complete(t *topology.Topology, d topology.Defaults) (*topology.Topology, topology.Problems) {
 	if v := l.Options["controller"]; v != "" {
 		d.OverrideController = []string{v}
@@ -92,7 +92,7 @@ func (l *Lab) source(dir string) (*topology.Topology, topology.Problems) {
 		return t, problems
 	}
 	t, problems := trivet.Read("", l.Topology)
-	for i := range problems { // places in the JSON say nothing
+	for i := range problems { // positions in the JSON mean nothing to the user
 		problems[i].Pos = topology.Position{}
 	}
 	return t, problems
@@ -126,18 +126,18 @@ func linksBetween(t *topology.Topology, ends [2]string) (out []*topology.Link) {
 	return out
 }
 
-// Dir is where the files that the experiment names lie.
+// Dir is the directory to which the experiment's file names are relative.
 func (e *Experiment) Dir() string { return filepath.Dir(e.File) }
 
-// Key tells labs apart: two cells of one key can use the same lab.
+// Key identifies a lab: cells with the same key can use the same lab.
 func (l *Lab) Key() string {
 	b, _ := json.Marshal(l)
 	return string(b)
 }
 
-// Check makes the topology of every lab, and finds what only topologies tell: files that are not
-// there, topologies with errors, probes and events that name nodes or links that there are not. It
-// reads files; d is as for Lab.Resolve.
+// Check makes the topology of every lab, and reports what only topologies show: missing files,
+// topologies with errors, probes and events with nodes or links that do not exist. It reads files;
+// d is as for Lab.Resolve.
 func (p *Plan) Check(d topology.Defaults) topology.Problems {
 	c := checker{plan: p, defaults: d, topologies: map[string]*topology.Topology{}, told: map[string]bool{}}
 	for i := range p.Cells {
@@ -207,8 +207,8 @@ func (c *checker) probes(cell *Cell, t *topology.Topology) {
 	}
 }
 
-// end checks a node that a probe sends from or to: it has an address, and runs programs, but for
-// one that only answers.
+// end checks a node that a probe sends from or to: it needs an address and, unless it only answers,
+// has to run programs.
 func (c *checker) end(p Probe, cell *Cell, t *topology.Topology, what string, n *topology.Node) {
 	switch {
 	case n.Kind == topology.Controller || !addressed(t, n):
@@ -227,7 +227,7 @@ func addressed(t *topology.Topology, n *topology.Node) bool {
 	})
 }
 
-// decides says whether a switch or router has a controller such as is asked for.
+// decides says whether a switch or router has a controller for which such returns true.
 func decides(t *topology.Topology, such func(controller string) bool) bool {
 	return slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return slices.ContainsFunc(n.Controllers, such) })
 }

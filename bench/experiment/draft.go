@@ -14,16 +14,16 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Draft is an experiment that is yet to be written.
+// Draft describes an experiment whose file is to be written.
 type Draft struct {
-	File        string   // that it will be
+	File        string   // to be written
 	Topology    string   // a generator or a file, as an experiment names it
 	Vary        []string // NAME=LEVEL,LEVEL,…
 	Probes      []string // KIND [OPTION=VALUE …]
 	Repetitions int
 }
 
-// draft is one being written.
+// draft is a file being written.
 type draft struct {
 	Draft
 	vocabulary Vocabulary
@@ -41,7 +41,7 @@ type varied struct {
 
 func (f varied) template() string { return "${" + f.name + "}" }
 
-// drafted is a probe with the options that are written.
+// drafted is a probe with the options to write.
 type drafted struct {
 	kind    *ProbeKind
 	name    string
@@ -52,7 +52,7 @@ func (p *drafted) has(option string) bool {
 	return slices.ContainsFunc(p.options, func(o [2]string) bool { return o[0] == option })
 }
 
-// Write returns the file's text: a correct experiment, with comments. What is varied goes where its
+// Write returns the file's text: a correct experiment, with comments. Each factor goes where its
 // name belongs: into the topology, the lab, its links, or the probes.
 func (d Draft) Write(v Vocabulary, def topology.Defaults) (string, error) {
 	x := &draft{Draft: d, vocabulary: v}
@@ -127,7 +127,7 @@ func unknownWord(what, word string, known []string) error {
 	return topology.Mistaken(hint, "there is no %s %q", what, formats.Clip(word))
 }
 
-// readFactors finds the places of what is varied.
+// readFactors finds the places of the factors.
 func (x *draft) readFactors() error {
 	for _, text := range x.Vary {
 		name, list, ok := strings.Cut(text, "=")
@@ -150,7 +150,7 @@ func (x *draft) readFactors() error {
 		}
 		x.factors = append(x.factors, f)
 	}
-	for _, g := range topology.Generators() { // one without arguments that needs some
+	for _, g := range topology.Generators() { // without arguments, although it needs some
 		if _, err := topology.Generate(g.Name, topology.GenerateOptions{}); g.Name == x.Topology && err != nil {
 			x.Topology = g.Example
 		}
@@ -176,7 +176,7 @@ func (x *draft) place(f *varied) error {
 		x.argument(0, "", f.template())
 	case x.probed(*f):
 		option := f.name
-		if slices.Contains(reserved, f.name) { // as the name of a factor it would hide a key of quick
+		if slices.Contains(reserved, f.name) { // as a factor, it would hide a key of quick
 			f.name = "for_" + f.name
 		}
 		for i := range x.probes {
@@ -204,7 +204,7 @@ func (x *draft) place(f *varied) error {
 	return nil
 }
 
-// generator names the topology's, with its arguments; "" if it is none.
+// generator returns the topology's generator, with its arguments; "" if it is none.
 func (x *draft) generator() (name string, args []string) {
 	name, _, _ = strings.Cut(x.Topology, ",")
 	for _, g := range topology.Generators() {
@@ -220,7 +220,7 @@ func (x *draft) generator() (name string, args []string) {
 	return "", nil
 }
 
-// argument makes an argument of the generator the template.
+// argument replaces an argument of the generator by a template.
 func (x *draft) argument(at int, name, template string) {
 	parts := strings.Split(x.Topology, ",")
 	named := slices.IndexFunc(parts, func(p string) bool { return name != "" && strings.HasPrefix(p, name+"=") })
@@ -237,7 +237,7 @@ func (x *draft) argument(at int, name, template string) {
 	x.Topology = strings.Join(parts, ",")
 }
 
-// countsSwitches says whether the first argument of a generator is how many switches there are.
+// countsSwitches says whether the first argument of a generator is the number of switches.
 func (x *draft) countsSwitches(generator string, levels []string) bool {
 	for _, level := range levels {
 		t, err := topology.Generate(generator+","+level, topology.GenerateOptions{})
@@ -248,8 +248,8 @@ func (x *draft) countsSwitches(generator string, levels []string) bool {
 	return true
 }
 
-// hosts chooses the two that are measured between: the first, and the one farthest down the list
-// that every cell has.
+// hosts chooses the two hosts to measure between: the first, and the last in the list that every
+// cell has.
 func (x *draft) hosts(def topology.Defaults) error {
 	plain := *x
 	plain.probes = []drafted{{kind: &ProbeKind{Name: "probe"}, name: "probe"}}
@@ -294,7 +294,7 @@ func (x *draft) hosts(def topology.Defaults) error {
 		return errors.New("no host is in all of the topologies: write the experiment by hand (docs/experiments.md)")
 	}
 	x.from, x.to = everywhere[0], everywhere[len(everywhere)-1]
-	for _, f := range x.factors { // h${switches}, where there are as many hosts
+	for _, f := range x.factors { // h${switches}, if the number of hosts is the same
 		always := true
 		for i, c := range p.Cells {
 			last := in[i][len(in[i])-1]
@@ -312,14 +312,14 @@ func (x *draft) hosts(def topology.Defaults) error {
 	return nil
 }
 
-// common lists what is in all of the lists.
+// common returns the elements that are in all lists.
 func common(lists [][]string) []string {
 	return slices.DeleteFunc(slices.Clone(lists[0]), func(name string) bool {
 		return slices.ContainsFunc(lists, func(l []string) bool { return !slices.Contains(l, name) })
 	})
 }
 
-// failing chooses the link that fails, if a probe measures what comes of it.
+// failing chooses the link that fails, if a probe measures the effect.
 func (x *draft) failing(cables []string) error {
 	i := slices.IndexFunc(x.probes, func(p drafted) bool { return p.kind.Events })
 	if i < 0 {
@@ -334,7 +334,7 @@ func (x *draft) failing(cables []string) error {
 	return nil
 }
 
-// required adds the options that a probe cannot do without, and the two hosts.
+// required adds the options that a probe requires, and the two hosts.
 func (x *draft) required() error {
 	for i := range x.probes {
 		p := &x.probes[i]
@@ -354,7 +354,7 @@ func (x *draft) required() error {
 			!slices.ContainsFunc(x.factors, func(f varied) bool { return f.name == "controller" }) {
 			x.lab = append(x.lab, "controller: trivet")
 		}
-		slices.SortStableFunc(p.options, func(a, b [2]string) int { // in the order that the list of options has
+		slices.SortStableFunc(p.options, func(a, b [2]string) int { // in the order of the list of options
 			return slices.Index(optionNames(p.kind.Options), a[0]) - slices.Index(optionNames(p.kind.Options), b[0])
 		})
 	}
@@ -432,7 +432,7 @@ func (x *draft) title() string {
 	return quoted(strings.Join(kinds, ", ") + " by " + strings.Join(names, ", "))
 }
 
-// report asks for a table of each probe's first metric, and for a figure where something is varied.
+// report adds a table of each probe's first metric, and a figure if there are factors.
 func (x *draft) report(say func(string, ...any)) {
 	var names []string
 	for _, f := range x.factors {
@@ -469,7 +469,7 @@ func (x *draft) report(say func(string, ...any)) {
 	}
 }
 
-// quoted writes a text as YAML, also within braces.
+// quoted quotes a text for YAML, also within braces.
 func quoted(s string) string {
 	if s != "" && !strings.ContainsAny(s, "{}[],:#&*!|>'\"%@`$ ") && s == strings.TrimSpace(s) {
 		return s

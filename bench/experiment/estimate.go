@@ -9,11 +9,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// aroundGroup is what a group of probes needs besides its probes: the watch, and writing.
+// aroundGroup is the time of a group besides its probes: for the watch, and writing.
 const aroundGroup = 50 * time.Millisecond
 
-// estimate says how long each run will take, and all: its probes, and bringing a lab up and down
-// where the run before left none that serves (see Runner.run).
+// estimate estimates the duration of each run, and of all: its probes, and bringing a lab up and
+// down if it cannot use that of the run before (see Runner.run).
 func (p *Plan) estimate() {
 	p.Estimate = 0
 	lab := ""
@@ -43,17 +43,17 @@ func (p *Plan) estimate() {
 	}
 }
 
-// Fit lowers the repetitions to the most whose plan takes no longer than a time by its estimate.
-// Where one repetition of each cell takes longer, that is an error, which says how long.
+// Fit lowers the repetitions to the maximum whose estimate is within the budget. If one repetition
+// of each cell takes longer, it returns an error that says how long.
 func (e *Experiment) Fit(budget time.Duration) error {
 	written, until := e.Repetitions, e.Until
-	e.Until = false // the plan of a few repetitions, which would decide nothing
+	e.Until = false // few repetitions, which would decide nothing
 	defer func() { e.Until = until }()
 	estimate := func(repetitions int) time.Duration {
 		e.Repetitions = repetitions
 		p, problems := e.Plan()
 		if problems.Err() != nil {
-			return 0 // the caller's own Plan says it
+			return 0 // the caller's own Plan reports it
 		}
 		return p.Estimate
 	}
@@ -78,9 +78,9 @@ func (v *Vocabulary) upDown(l *Lab) time.Duration {
 	return v.Up(*l)
 }
 
-// labCost is what a lab needs up and down: some time, and more for each switch or router. They need
-// not be exact, only near enough to tell minutes from hours: measured on two processors that had
-// other work as well.
+// labCost is the time to bring a lab up and down: a constant, and a time for each switch or router.
+// The values only have to distinguish minutes from hours; they were measured on two processors with
+// other work.
 type labCost struct{ lab, each time.Duration }
 
 // labCosts are by target and datapath.
@@ -94,30 +94,30 @@ var labCosts = map[string]labCost{
 	"mininet bridge": {time.Second, 120 * time.Millisecond},
 }
 
-// controllerCosts are what starting another controller than Trivet's own adds.
+// controllerCosts are the additional times for starting foreign controllers.
 var controllerCosts = map[string]time.Duration{"os-ken": 600 * time.Millisecond, "pox": 400 * time.Millisecond,
 	"faucet": 2 * time.Second, "floodlight": 2 * time.Second, "ovs-testcontroller": 200 * time.Millisecond}
 
-// usualNodes is how many a topology is taken to have that is in a file, which a plan does not read.
+// usualNodes is the assumed number of nodes of a topology in a file, which a plan does not read.
 const usualNodes = 20
 
-// UpDown is how long a lab is taken to need to come up and go down.
+// UpDown estimates how long a lab takes to come up and go down.
 func UpDown(l Lab) time.Duration {
 	c, known := labCosts[l.Options["target"]+" "+l.Options["datapath"]]
 	if !known {
 		c = labCost{time.Second, 20 * time.Millisecond}
 	}
 	hosts, switches := l.Size()
-	more := max(0, hosts-switches) / 5 // hosts at one switch take less time than as many switches
+	more := max(0, hosts-switches) / 5 // hosts at one switch take less time than switches
 	return c.lab + time.Duration(switches+more)*c.each + controllerCosts[l.Options["controller"]] + verifying(l)
 }
 
-// VerifyTime is about how long a lab of Trivet's whose links are asked for something is verified
-// before it is measured in.
+// VerifyTime is about how long it takes to verify a lab of Trivet's with impaired links before
+// measuring in it.
 const VerifyTime = 3 * time.Second
 
-// verifying is that time of a lab: of one whose topology is in a file, which a plan does not read,
-// it is supposed that its links are.
+// verifying returns that time for a lab; a topology in a file, which a plan does not read, is
+// assumed to have impaired links.
 func verifying(l Lab) time.Duration {
 	if l.Options["target"] != "local" || l.Generate != "" && len(l.Links) == 0 && len(l.Changes) == 0 {
 		return 0
@@ -125,8 +125,8 @@ func verifying(l Lab) time.Duration {
 	return VerifyTime
 }
 
-// Size of a lab: its hosts, and its switches or routers. Plan.Check tells what is wrong with a
-// specification.
+// Size returns the numbers of a lab's hosts, and of its switches or routers. Plan.Check reports
+// errors in a specification.
 func (l *Lab) Size() (hosts, others int) {
 	if l.Generate != "" {
 		if hosts, others, err := topology.Size(l.Generate); err == nil {
@@ -136,9 +136,9 @@ func (l *Lab) Size() (hosts, others int) {
 	return usualNodes, usualNodes
 }
 
-// timeout is when a probe is given up whose file does not say it: so late that a slow machine can
-// end it, and so soon that one that hangs does not hold up an experiment for long: after an hour at
-// most, where it is not to take longer than that.
+// timeout returns the timeout of a probe whose file has none: long enough for a slow machine, and
+// short enough for a probe that hangs not to hold up an experiment for long; at most an hour,
+// unless the probe is expected to take longer.
 func (k *ProbeKind) timeout(o Options, estimate time.Duration) time.Duration {
 	least := time.Duration(0)
 	if k.Patience != nil {

@@ -15,14 +15,14 @@ import (
 type Factor struct {
 	Name   string
 	Levels []Level
-	values []string // names of values that any of its levels has
+	values []string // names of values, from all its levels
 	value  *yamlfile.Value
 }
 
-// Level is one value of a factor. ${FACTOR} stands for Value, ${FACTOR.NAME} for one of Values.
+// Level is a level of a factor. ${FACTOR} stands for Value, ${FACTOR.NAME} for one of Values.
 type Level struct {
 	Name   string
-	Value  any // text, number or truth
+	Value  any // text, number or boolean
 	Values map[string]any
 }
 
@@ -38,7 +38,8 @@ func (f *Factor) has(level string) bool {
 	return slices.ContainsFunc(f.Levels, func(l Level) bool { return l.Name == level })
 }
 
-// condition is a factor with levels of it; those of one index belong together.
+// condition is a set of factors, each with a list of levels; those with the same index belong
+// together.
 type condition struct {
 	index  int
 	factor *yamlfile.Value
@@ -168,8 +169,8 @@ func (r *reader) namedLevels(f *Factor, v *yamlfile.Value) {
 	}
 }
 
-// alikeValues finds values that are misspelt. A level may do without what others have, but where
-// each of two has what the other has not, both were meant to be the same.
+// alikeValues reports values that are probably misspelt. A level may lack values that others have,
+// but if each of two has one that the other lacks, both were probably meant to be the same.
 func (r *reader) alikeValues(f *Factor, l Level, at *yamlfile.Value) {
 	got := sortedKeys(l.Values)
 	for _, o := range f.Levels {
@@ -182,7 +183,7 @@ func (r *reader) alikeValues(f *Factor, l Level, at *yamlfile.Value) {
 	}
 }
 
-// within says whether all of some words are among others.
+// within says whether all words of some are in others.
 func within(some, others []string) bool {
 	return !slices.ContainsFunc(some, func(w string) bool { return !slices.Contains(others, w) })
 }

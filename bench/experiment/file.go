@@ -1,7 +1,7 @@
-// Package experiment is what is measured: one topology, factors that are varied, probes
-// and repetitions, written in a small YAML file. Read and Plan make of the file a list of
-// runs in their order, without doing anything; a Runner carries it out by a Driver, which
-// knows how to bring labs up.
+// Package experiment describes measurements: one topology, factors that are varied, probes and
+// repetitions, written in a small YAML file. Read and Plan turn the file into an ordered list of
+// runs without doing anything; a Runner executes it through a Driver, which knows how to bring labs
+// up.
 package experiment
 
 import (
@@ -21,31 +21,31 @@ import (
 // Experiment is a file that has been read. Fields may be changed before Plan.
 type Experiment struct {
 	Name, Title string
-	File        string // as it was named
+	File        string // as named by the user
 	Text        string // of the file
 
 	Factors     []Factor
-	Zip         [][]string // names of factors whose levels go side by side
-	Paired      []string   // names of factors whose levels are run directly one after another
+	Zip         [][]string // factors whose levels are combined by index
+	Paired      []string   // factors whose levels are run directly one after another
 	Repetitions int
-	Wanted      int // repetitions that the file has, where Repetitions was lowered
+	Wanted      int // repetitions in the file, if Repetitions was lowered
 
-	// Until says that repetitions are added until all that the file states is decided, with
-	// Repetitions as the most; see result.Until.
+	// Until says that repetitions are added until all statements in the file are decided, with
+	// Repetitions as the maximum; see result.Until.
 	Until bool
 
-	// A campaign does all of it so many times, each time in a round of its own that begins a period
-	// after the one before; see Campaign. 0: once.
+	// Times is the number of rounds of a campaign, each of which does all of it, one period after
+	// the round before; see Campaign. 0: once, without rounds.
 	Times     int
 	Every     time.Duration
-	WarmUp    int // times that each probe runs before it counts
+	WarmUp    int // uncounted executions of each probe before the counted one
 	Order     Order
-	Seed      uint64         // of the order
-	Budget    time.Duration  // the most that all may take; 0: any
-	Fresh     bool           // a new lab for each run, also where the next could use the same
-	Shortened time.Duration  // probes send for at most so long; 0: for as long as they say
-	On        string         // other machines that all of Trivet's labs come up over: see Move
-	Extra     map[string]any // what is for others: report, paper, x-…
+	Seed      uint64         // for the order
+	Budget    time.Duration  // maximum duration; 0: none
+	Fresh     bool           // a new lab for each run, even if the next could use the same
+	Shortened time.Duration  // maximum time for which probes send; 0: as in the file
+	On        string         // other machines for all of Trivet's labs: see Move
+	Extra     map[string]any // keys for others: report, paper, x-…
 
 	vocabulary Vocabulary
 	files      *topologyFiles
@@ -57,34 +57,34 @@ type Experiment struct {
 	quick      *yamlfile.Value
 	published  *yamlfile.Value
 	atMost     int // the key at_most
-	fixed      int // repetitions of a run that does not go on until it is decided
-	// Options in place of those of the probes with that kind or name: see Published.
+	fixed      int // repetitions of a run without Until
+	// Options that replace those of the probes with that kind or name: see Published.
 	overlay map[string]*yamlfile.Value
-	written map[string][]string // levels of the factors as the file has them, also those that quick leaves out
+	written map[string][]string // levels of the factors in the file, including those that quick leaves out
 }
 
-// Levels are those of a factor as the file has them, also where Quick leaves some out.
+// Levels returns the levels of the factors in the file, including those that Quick leaves out.
 func (e *Experiment) Levels() map[string][]string { return e.written }
 
-// Order is in which order the runs take place.
+// Order is the order in which the runs take place.
 type Order string
 
-// Orders. A repetition of all cells is a block except where all is mixed.
+// Orders. A repetition of all cells is a block, unless all runs are mixed.
 const (
 	Blocked Order = "blocked" // repetition after repetition, in each the cells at random; the default
-	Random  Order = "random"  // all runs at random
-	Given   Order = "given"   // repetition after repetition, in each the cells as the file has them
+	Random  Order = "random"  // all runs in random order
+	Given   Order = "given"   // repetition after repetition, with the cells in the file's order
 )
 
 var orders = []string{string(Blocked), string(Random), string(Given)}
 
-// Bounds on what a file may ask for.
+// Limits on a file.
 const (
 	maxFile   = 1 << 20
 	maxLevels = 10_000
 	maxCells  = 10_000
 	maxRuns   = 100_000
-	maxWork   = 5_000_000 // values written in all cells together
+	maxWork   = 5_000_000 // values substituted in all cells together
 )
 
 // ReadFile reads the file of an experiment.
@@ -108,8 +108,8 @@ func ReadFile(file string, v Vocabulary) (*Experiment, topology.Problems) {
 	return Read(file, data, v)
 }
 
-// Read reads an experiment, and finds everything that is wrong with it but for what only
-// the topologies tell (see Plan.Check). Where a problem is an error, the experiment is nil.
+// Read reads an experiment, and reports all errors except those that only the topologies show (see
+// Plan.Check). If a problem is an error, the experiment is nil.
 func Read(file string, data []byte, v Vocabulary) (*Experiment, topology.Problems) {
 	if len(data) > maxFile {
 		return nil,
@@ -140,7 +140,7 @@ func Read(file string, data []byte, v Vocabulary) (*Experiment, topology.Problem
 	return r.e, r.problems
 }
 
-// reader fills an experiment and collects what is wrong.
+// reader reads an experiment and collects problems.
 type reader struct {
 	problems topology.Problems
 	e        *Experiment
@@ -150,7 +150,7 @@ func (r *reader) add(v *yamlfile.Value, hint, format string, args ...any) {
 	r.problems.Add(v.Pos, hint, format, args...)
 }
 
-// keys of a file, with what reads them.
+// keys returns the keys of a file, with the functions that read them.
 func (r *reader) keys() map[string]func(*yamlfile.Value) {
 	e := r.e
 	return map[string]func(*yamlfile.Value){
@@ -239,10 +239,10 @@ func (r *reader) unknown(v *yamlfile.Value, what string, known []string) {
 	r.problems.Add(v.Pos, nearest(v.Text, known), "%s: no such %s", formats.Clip(v.Text), what)
 }
 
-// nearest is the hint for a word that is not known.
+// nearest returns the hint for an unknown word.
 func nearest(word string, known []string) string {
 	hint := ""
-	if len(word) > 1 { // one sign is near to any other
+	if len(word) > 1 { // a single character is near to any other
 		hint = topology.DidYouMean(word, known)
 	}
 	if hint == "" && len(known) > 0 {
@@ -251,7 +251,7 @@ func nearest(word string, known []string) string {
 	return hint
 }
 
-// consistent checks the names that lists give to factors.
+// consistent checks the names of factors in lists.
 func (r *reader) consistent(top *yamlfile.Value) {
 	var names []string
 	for _, f := range r.e.Factors {

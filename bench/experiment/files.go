@@ -16,15 +16,15 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// topologyFiles are the files of topologies that an experiment names. Each is read once: all runs
-// have the topology that the file held then, whatever happens to it meanwhile, and a script that
-// makes it runs once.
+// topologyFiles are the files of topologies that an experiment names. Each is read only once: all
+// runs use the topology that the file contained then, whatever happens to it meanwhile, and a
+// script is run only once.
 type topologyFiles struct {
 	mu   sync.Mutex
 	read map[topologyFile]*readTopology
 }
 
-// topologyFile names a topology: the file, and which, where it holds several.
+// topologyFile names a topology: the file and, if that has several, which of them.
 type topologyFile struct{ path, topo string }
 
 type readTopology struct {
@@ -33,7 +33,7 @@ type readTopology struct {
 	text     string
 }
 
-// get returns a topology as its file had it when it was first asked for. The caller may change it.
+// get returns a topology as first read from its file. The caller may change it.
 func (f *topologyFiles) get(path, topo string) (*topology.Topology, topology.Problems) {
 	r := f.of(path, topo)
 	if r.topology == nil {
@@ -58,7 +58,7 @@ func (f *topologyFiles) of(path, topo string) *readTopology {
 	return r
 }
 
-// file is where the lab's topology lies.
+// file returns the path of the lab's topology.
 func (l *Lab) file(dir string) string {
 	if filepath.IsAbs(l.File) {
 		return l.File
@@ -75,7 +75,7 @@ func (l *Lab) Machines(dir string) (*site.List, error) {
 	return site.Read(l.Listed(dir))
 }
 
-// Listed says what lists a lab's other machines: labs that have this in common share them.
+// Listed identifies the list of a lab's other machines: labs with the same list share the machines.
 func (l *Lab) Listed(dir string) string {
 	on := l.Options["on"]
 	if beside := filepath.Join(dir, on); on != "" && !filepath.IsAbs(on) {
@@ -92,11 +92,11 @@ func (l *Lab) onMachines(dir string) bool {
 		return false
 	}
 	list, err := l.Machines(dir)
-	return err != nil || list.TakesHosts() // what cannot be read is for who brings the lab up to tell
+	return err != nil || list.TakesHosts() // whoever brings the lab up reports a list that cannot be read
 }
 
-// Asking are the errands of topologies' files in other formats than Trivet's of which the
-// experiment does not say whether root does them.
+// Asking returns the errands in topologies of formats other than Trivet's for which the experiment
+// does not say whether root does them.
 func (p *Plan) Asking() (out []topology.Errand) {
 	seen := map[topologyFile]bool{}
 	for i := range p.Cells {
@@ -116,8 +116,8 @@ func (p *Plan) Asking() (out []topology.Errand) {
 	return out
 }
 
-// topologies are the files of a plan's topologies, in order, with a hash of what each means: a
-// change of its comments is none.
+// topologies returns the files of a plan's topologies, in order, each with a hash of its meaning,
+// which does not change with comments.
 func (p *Plan) topologies() (out []result.TopologyFile) {
 	seen := map[topologyFile]bool{}
 	for i := range p.Cells {
@@ -128,7 +128,7 @@ func (p *Plan) topologies() (out []result.TopologyFile) {
 			seen[key] = true
 		}
 		r := p.Experiment.files.of(l.file(p.Experiment.Dir()), l.Topo)
-		b, _ := json.Marshal(r.topology) // a file that cannot be read is Check's to tell
+		b, _ := json.Marshal(r.topology) // Check reports files that cannot be read
 		sum := sha256.Sum256(b)
 		out = append(out,
 			result.TopologyFile{File: l.File, Topo: l.Topo, Hash: hex.EncodeToString(sum[:16]), Text: r.text})

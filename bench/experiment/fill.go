@@ -12,23 +12,23 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// variable finds ${hops}, ${peer.datapath}, and $$ for a dollar sign.
+// variable matches ${hops}, ${peer.datapath}, and $$ for a dollar sign.
 var variable = regexp.MustCompile(`\$\$|\$\{([^}]*)\}`)
 
-// expander writes the levels of one cell into the file's values, cell after cell.
+// expander substitutes the levels of one cell after another into the file's values.
 type expander struct {
 	e        *Experiment
 	problems topology.Problems
-	told     map[telling]bool  // once is enough, not once a cell
-	used     map[string]bool   // factors
+	told     map[telling]bool  // reported once rather than once per cell
+	used     map[string]bool   // factors that a value refers to
 	values   map[string]any    // of the cell, by variable
 	names    map[string]string // of the cell's levels, by factor
 	of       Lab               // the cell's
 	work     int
 }
 
-// telling is where something is wrong, and whether it is a warning: one hides no error that comes
-// at the same place in a later cell.
+// telling identifies a problem by its position, and whether it is a warning: a warning must not
+// hide an error at the same position in a later cell.
 type telling struct {
 	at      topology.Position
 	warning bool
@@ -48,7 +48,7 @@ func (x *expander) warn(v *yamlfile.Value, hint, format string, args ...any) {
 	}
 }
 
-// wrong reports what a parser refused.
+// wrong reports an error of a parser.
 func (x *expander) wrong(v *yamlfile.Value, label string, err error) {
 	message, hint := topology.TextAndHint(err)
 	x.say(v, hint, "%s: %s", label, message)
@@ -69,7 +69,7 @@ func (x *expander) set(levels []Setting) {
 	}
 }
 
-// without stands for a value that the levels of a factor have, but not this one.
+// without stands for a value that other levels of the factor have, but not this one.
 type without struct{ level string }
 
 func isWithout(value any) bool {
@@ -77,7 +77,7 @@ func isWithout(value any) bool {
 	return ok
 }
 
-// alone is the ${NAME} of which a scalar is all there is; "" of others.
+// alone returns the ${NAME} that a scalar consists of; "" for other values.
 func alone(v *yamlfile.Value) string {
 	if m := variable.FindString(v.Text); v.Shape == yamlfile.Scalar && m == v.Text && m != "$$" {
 		return m
@@ -85,7 +85,7 @@ func alone(v *yamlfile.Value) string {
 	return ""
 }
 
-// spend bounds the work on a file, cells and aliases counted each time.
+// spend limits the work on a file; cells and aliases count each time.
 func (x *expander) spend(v *yamlfile.Value) bool {
 	x.work++
 	if x.work == maxWork {
@@ -94,7 +94,7 @@ func (x *expander) spend(v *yamlfile.Value) bool {
 	return x.work < maxWork
 }
 
-// text is a scalar with its variables replaced.
+// text returns a scalar with its variables replaced.
 func (x *expander) text(v *yamlfile.Value) string {
 	if !x.spend(v) || !strings.Contains(v.Text, "$") {
 		return v.Text
@@ -112,7 +112,7 @@ func (x *expander) text(v *yamlfile.Value) string {
 	})
 }
 
-// value is that of a variable; where there is none, that is said.
+// value returns the value of a variable, and reports unknown ones.
 func (x *expander) value(v *yamlfile.Value, word string) (any, bool) {
 	name := strings.TrimSuffix(strings.TrimPrefix(word, "${"), "}")
 	value, ok := x.values[name]
@@ -125,8 +125,8 @@ func (x *expander) value(v *yamlfile.Value, word string) (any, bool) {
 	return value, true
 }
 
-// plain is a value as encoding/json has it, with its variables replaced. A text that is a variable
-// and nothing else becomes what the variable is, a number for instance.
+// plain returns a value as encoding/json would decode it, with its variables replaced. A text that
+// consists of one variable becomes that variable's value, such as a number.
 func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	if !x.spend(v) || depth > 64 {
 		return nil
@@ -160,7 +160,7 @@ func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	return nil
 }
 
-// levelText writes a level as a file would have it.
+// levelText formats a level as in a file.
 func levelText(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -176,7 +176,7 @@ func levelText(v any) string {
 	return string(b)
 }
 
-// options reads those known; others holds what reads the keys that are no options.
+// options reads the known options; others has the functions that read keys that are no options.
 func (x *expander) options(at *yamlfile.Value, what string, known []Option,
 	others map[string]func(*yamlfile.Value)) Options {
 	out := Options{}
@@ -208,8 +208,8 @@ func (x *expander) options(at *yamlfile.Value, what string, known []Option,
 	return out
 }
 
-// option reads one; null is as if it were not there, but for the default, and so is a value that
-// the level has not, if it can do without.
+// option reads one option. null counts as missing, apart from the default, and so does a value that
+// the level lacks, unless the option is required.
 func (x *expander) option(v *yamlfile.Value, o *Option, into Options) {
 	if m := alone(v); m != "" {
 		if value, _ := x.value(v, m); isWithout(value) && !o.Required {

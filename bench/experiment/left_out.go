@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// LeaveOut takes out of the plan what this machine cannot run; each names cells, and maybe a probe.
-// The runs keep their numbers. It fails where nothing is left.
+// LeaveOut removes from the plan what this machine cannot run; each part names cells, and perhaps
+// one probe. The runs keep their numbers. It fails if nothing is left.
 func (p *Plan) LeaveOut(parts []result.LeftOut) error {
 	p.LeftOut = nil
 	without := map[string]map[string]bool{} // probes by cell
@@ -28,7 +28,7 @@ func (p *Plan) LeaveOut(parts []result.LeftOut) error {
 			p.LeftOut = append(p.LeftOut, p.named(l))
 			continue
 		}
-		// Where no other probe is left, the whole cell is left out.
+		// If no other probe is left, the whole cell is left out.
 		whole, some := l, l
 		whole.Probe, whole.Cells, some.Cells = "", nil, nil
 		for _, id := range l.Cells {
@@ -58,7 +58,7 @@ func (p *Plan) LeaveOut(parts []result.LeftOut) error {
 	return nil
 }
 
-// all says whether a cell has none but these probes.
+// all says whether a cell has only these probes.
 func (p *Plan) all(cell string, probes map[string]bool) bool {
 	for i := range p.Cells {
 		if p.Cells[i].ID == cell {
@@ -69,7 +69,7 @@ func (p *Plan) all(cell string, probes map[string]bool) bool {
 	return false
 }
 
-// named says what it is in as few words as there are: a level, where it is all of that level.
+// named describes it as briefly as possible: by a level, if it affects all cells of that level.
 func (p *Plan) named(l result.LeftOut) result.LeftOut {
 	var inside []*Cell
 	for i := range p.Cells {
@@ -94,8 +94,8 @@ func (p *Plan) named(l result.LeftOut) result.LeftOut {
 	return l
 }
 
-// commonLevel are the levels of one factor, as few as there are, that these cells have and no
-// others, or their names.
+// commonLevel returns as few levels of one factor as possible that these cells have and no others
+// do, or the cells' names.
 func (p *Plan) commonLevel(cells []*Cell) string {
 	var common []string
 	for _, s := range cells[0].Levels {
@@ -132,7 +132,7 @@ func (p *Plan) commonLevel(cells []*Cell) string {
 	return strings.Join(names, "; ")
 }
 
-// because is the reason with what to do about it.
+// because returns the reason with the hint.
 func because(l result.LeftOut) string {
 	if l.Hint == "" {
 		return l.Why
@@ -140,8 +140,8 @@ func because(l result.LeftOut) string {
 	return l.Why + ":  " + l.Hint
 }
 
-// MissingText says what is left out, a line for each: "left out: controller=pox (2 of 6 runs): pox
-// is not installed:  …".
+// MissingText describes what is left out, a line for each: "left out: controller=pox (2 of 6 runs):
+// pox is not installed: …".
 func (p *Plan) MissingText() (lines []string) {
 	for _, l := range p.LeftOut {
 		runs := 0
@@ -156,17 +156,17 @@ func (p *Plan) MissingText() (lines []string) {
 	return lines
 }
 
-// Leaves says whether nothing of a cell can run.
+// Leaves says whether all of a cell is left out.
 func (p *Plan) Leaves(cell *Cell) bool { return len(p.kept(cell)) == 0 }
 
-// leaves says whether a probe of a cell is left out; "" is any of them.
+// leaves says whether a probe of a cell is left out; "" means any of them.
 func (p *Plan) leaves(cell *Cell, probe string) bool {
 	return slices.ContainsFunc(p.LeftOut, func(l result.LeftOut) bool {
 		return (l.Probe == "" || l.Probe == probe) && slices.Contains(l.Cells, cell.ID)
 	})
 }
 
-// kept are the groups of a cell without what is left out.
+// kept returns the groups of a cell without what is left out.
 func (p *Plan) kept(cell *Cell) (out [][]Probe) {
 	if len(p.LeftOut) == 0 {
 		return cell.Groups

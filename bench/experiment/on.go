@@ -2,15 +2,15 @@ package experiment
 
 import "errors"
 
-// Targets are what brings labs up.
+// Targets of labs.
 const (
 	Local   = "local"   // Trivet, on this machine
 	Sites   = "sites"   // Trivet, on this and other machines
 	Mininet = "mininet" // the real one, for comparisons
 )
 
-// Move makes an experiment that takes place on this machine one over the machines that on names: a
-// file, or names for ssh. It is for experiments that say nothing of this themselves.
+// Move moves an experiment from this machine to those that on names: a file, or names for ssh. It
+// is for experiments that do not name machines themselves.
 func (e *Experiment) Move(on string) error {
 	p, problems := e.Plan()
 	if err := problems.Err(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Type is what an option's value is.
+// Type is the type of an option's value.
 type Type string
 
 // Types of options, and how their values are written.
@@ -33,37 +33,38 @@ type Option struct {
 	Type      Type
 	Default   string // used where the file says nothing; "" is not set
 	Required  bool
-	Example   string   // what an experiment that is drafted says; of required ones but from and to
+	Example   string   // value in a draft; for required options except from and to
 	Words     []string // of type Word
 	Least     float64  // of type Whole and Number
 	Most      float64  // the same; 0: any
 }
 
-// ProbeKind is a way of measuring: what an experiment's file can say of it, and a plan has to know.
+// ProbeKind is a kind of probe, with what an experiment's file and a plan have to know of it.
 type ProbeKind struct {
 	Name, Doc string
 	Options   []Option
-	Check     func(Options) error              // of options together; may be nil
-	Estimate  func(Options, Lab) time.Duration // how long it will take; nil: no time
-	Patience  func(Options) time.Duration      // it is not given up sooner, whatever the estimate; may be nil
+	Check     func(Options) error              // checks options together; may be nil
+	Estimate  func(Options, Lab) time.Duration // its duration; nil: no time
+	Patience  func(Options) time.Duration      // minimum timeout, whatever the estimate; may be nil
 
 	Metrics []Metric
-	Metric  func(Options) Metric // instead of Metrics, where the options say what is measured
+	Metric  func(Options) Metric // in place of Metrics, if the options determine what is measured
 
 	OwnLab     bool // it brings up the cell's lab by itself, and needs none that is up
-	Answered   bool // the node that it sends to only answers: that may be a switch, which runs no programs
-	Events     bool // it measures what an event does: an experiment that is drafted has one
+	Answered   bool // the node that it sends to only answers: it may be a switch, which runs no programs
+	Events     bool // it measures the effect of an event: a draft has one
 	Controller bool // it asks the lab's controller, so there must be one
-	Looks      bool // it looks at what the others of its group do, which begin once it does
+	Looks      bool // it observes the others of its group, which begin once it is ready
 }
 
-// Metric is what a probe measures: its unit, and the labels that tell several measurements apart.
+// Metric is something that a probe measures: its unit, and the labels that distinguish several
+// measurements.
 type Metric struct {
 	Name, Unit string
 	Labels     []string
 }
 
-// Measures are the metrics of a probe of a plan.
+// Measures returns the metrics of a probe.
 func (p *Probe) Measures() []Metric {
 	if p.kind.Metric != nil {
 		return []Metric{p.kind.Metric(p.Options)}
@@ -71,14 +72,14 @@ func (p *Probe) Measures() []Metric {
 	return p.kind.Metrics
 }
 
-// Vocabulary is what a file may speak of.
+// Vocabulary has the keywords of a file.
 type Vocabulary struct {
 	Probes []ProbeKind
-	Lab    []Option                // of lab:, beside links and change
-	Up     func(Lab) time.Duration // how long bringing a lab up and down will take; nil: no time
+	Lab    []Option                // of lab:, besides links and change
+	Up     func(Lab) time.Duration // time to bring a lab up and down; nil: no time
 }
 
-// check finds what is wrong with options together.
+// check checks options together.
 func (k *ProbeKind) check(o Options) error {
 	if to := o["to"]; to != "" && to == o["from"] {
 		return topology.Mistaken("name two different nodes", "from and to are both %s", to)
@@ -92,12 +93,12 @@ func (k *ProbeKind) check(o Options) error {
 	return k.Check(o)
 }
 
-// Options are the values of options, as text in the form that its type has; what is not
-// set is not there. All have been checked, so that the methods below cannot fail but
-// for what is not there, which is zero.
+// Options are the values of options, as text in the normal form of their types; options that are
+// not set are missing. All have been checked, so the methods below cannot fail; for missing options
+// they return zero.
 type Options map[string]string
 
-// Text returns any option as it is written.
+// Text returns any option as written.
 func (o Options) Text(name string) string { return o[name] }
 
 // Int returns a Whole.
@@ -124,7 +125,7 @@ func (o Options) Share(name string) float64 {
 // Truth returns a Truth.
 func (o Options) Truth(name string) bool { return o[name] == "true" }
 
-// parse checks a value and returns it in the form of its type: 1000us becomes 1ms.
+// parse checks a value and returns it in the normal form of its type: 1000us becomes 1ms.
 func (o *Option) parse(s string) (string, error) {
 	switch o.Type {
 	case Whole, Number:

@@ -19,7 +19,7 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Plan is all that an experiment will do, in its order.
+// Plan is everything that an experiment will do, in its order.
 type Plan struct {
 	Experiment *Experiment   `json:"-"`
 	Name       string        `json:"name"`
@@ -30,28 +30,29 @@ type Plan struct {
 	Cells      []Cell        `json:"cells"`
 	Runs       []Run         `json:"runs"`
 
-	// LeftOut is what of it this machine cannot run. It is no part of what tells plans apart, so
-	// that a run which is resumed where that can run measures it.
+	// LeftOut is the part that this machine cannot run. It does not count in comparisons of plans,
+	// so that a run that is resumed on a machine which can run it measures it.
 	LeftOut []result.LeftOut `json:"left_out,omitempty"`
 
-	// Until is of an experiment that goes on until it is decided: Runs are then the most. It does
-	// not tell plans apart: what a run is resumed by is in its result.
+	// Until is set if the experiment continues until it is decided: Runs are then the maximum. It
+	// does not count in comparisons of plans: a resumed run takes it from its result.
 	Until *result.Until `json:"until,omitempty"`
 
 	// Makes are the machines that are made for it, once for the whole run, or for each round of a
-	// campaign. They do not tell plans apart either.
+	// campaign. They do not count in comparisons of plans either.
 	Makes []Making `json:"makes,omitempty"`
 }
 
-// Making is machines of a list that are to be made.
+// Making is a list of machines to be made.
 type Making struct {
 	On       string   `json:"on"` // the list
-	By       string   `json:"by"` // who makes them
+	By       string   `json:"by"` // the provider
 	Machines int      `json:"machines"`
 	Cells    []string `json:"cells"` // that need them
 }
 
-// MakesText says what is made, a line for each list: "makes: 2 machines by openstack (cloud.yaml)".
+// MakesText describes what is made, a line for each list: "makes: 2 machines by openstack
+// (cloud.yaml)".
 func (p *Plan) MakesText() (lines []string) {
 	for _, m := range p.Makes {
 		if m.Machines == 0 {
@@ -74,12 +75,12 @@ type Run struct {
 	Block      int           `json:"block"`
 	Pair       string        `json:"pair,omitempty"`
 	Repetition int           `json:"repetition"`
-	Round      int           `json:"round,omitempty"` // of a campaign, from 1; repetitions go on from round to round
+	Round      int           `json:"round,omitempty"` // of a campaign, from 1; repetitions are numbered across rounds
 	Estimate   time.Duration `json:"estimate_ns"`
 }
 
-// Plan expands the experiment: it reads no files, and does nothing else.
-// Where a problem is an error, the plan is nil.
+// Plan expands the experiment: it reads no files, and does nothing else. If a problem is an error,
+// the plan is nil.
 func (e *Experiment) Plan() (*Plan, topology.Problems) {
 	x := &expander{e: e, told: map[telling]bool{}, used: map[string]bool{}}
 	combinations, err := e.combinations()
@@ -90,7 +91,7 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 	p := &Plan{Experiment: e, Name: e.Name, Seed: e.Seed, Order: e.Order, WarmUp: e.WarmUp}
 	for _, levels := range combinations {
 		if p.Cells = append(p.Cells, x.cell(levels)); x.work >= maxWork {
-			break // that is a problem already
+			break // reported as a problem already
 		}
 	}
 	if x.problems.Err() != nil {
@@ -120,7 +121,7 @@ func (e *Experiment) Plan() (*Plan, topology.Problems) {
 	return p, x.problems
 }
 
-// unused warns of factors that change nothing.
+// unused warns of factors that nothing refers to.
 func (x *expander) unused() {
 	for _, f := range x.e.Factors {
 		if !x.used[f.Name] && len(f.Levels) > 1 {
@@ -130,8 +131,8 @@ func (x *expander) unused() {
 	}
 }
 
-// combinations crosses the factors, those of zip together, and leaves out what is to be skipped.
-// The last factor changes fastest.
+// combinations crosses the factors, those in zip by index, and skips what is to be skipped. The
+// last factor changes fastest.
 func (e *Experiment) combinations() ([][]Setting, error) {
 	out := [][]Setting{nil}
 	done := map[string]bool{}
@@ -166,7 +167,7 @@ func (e *Experiment) combinations() ([][]Setting, error) {
 	return out, nil
 }
 
-// together returns the factors whose levels go side by side with those of one.
+// together returns the factors that are combined with one by index.
 func (e *Experiment) together(name string) (out []*Factor) {
 	for _, group := range e.Zip {
 		if slices.Contains(group, name) {
@@ -201,8 +202,7 @@ func (e *Experiment) skipped(levels []Setting) bool {
 	return false
 }
 
-// order puts the runs in their order. Cells that are paired stay side by side in any order but that
-// of the file.
+// order sorts the runs. Paired cells stay adjacent in any order but the file's.
 func (p *Plan) order() {
 	e := p.Experiment
 	rng := rand.New(rand.NewPCG(e.Seed, 0x7472697665740000))
@@ -222,7 +222,8 @@ func (p *Plan) order() {
 	}
 }
 
-// round are all repetitions of all cells, once; before are those of earlier rounds.
+// round returns the runs of all repetitions of all cells, once; before is the number of those in
+// earlier rounds.
 func (p *Plan) round(rng *rand.Rand, groups [][]int, before int) []Run {
 	e := p.Experiment
 	var runs [][]Run // each inner list stays together
@@ -253,7 +254,7 @@ func shuffle[T any](rng *rand.Rand, list []T) {
 	rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// pairs groups the cells that differ in paired factors only; without any, each cell is a group.
+// pairs groups the cells that differ only in paired factors; without any, each cell is a group.
 func (p *Plan) pairs() (groups [][]int) {
 	at := map[string]int{}
 	for i := range p.Cells {
@@ -268,7 +269,7 @@ func (p *Plan) pairs() (groups [][]int) {
 	return groups
 }
 
-// pair is what paired cells have in common; "" where nothing is paired.
+// pair returns what paired cells have in common; "" if nothing is paired.
 func (p *Plan) pair(cell int) string {
 	if len(p.Experiment.Paired) == 0 {
 		return ""
@@ -277,14 +278,14 @@ func (p *Plan) pair(cell int) string {
 		func(s Setting) bool { return slices.Contains(p.Experiment.Paired, s.Factor) }))
 }
 
-// Hash tells plans apart: two that do the same in the same order on the same topologies have the
-// same, however long that is thought to take. It reads the files of topologies.
+// Hash identifies plans: two that do the same in the same order on the same topologies have the
+// same hash, whatever their estimates. It reads the files of topologies.
 func (p *Plan) Hash() string {
 	all := *p
 	all.LeftOut, all.Makes, all.Until = nil, nil, nil
 	b, err := json.Marshal(all)
 	if err != nil {
-		panic(err) // nothing in it can fail
+		panic(err) // cannot fail: all of it can be encoded
 	}
 	var v any
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -306,8 +307,7 @@ func (p *Plan) Hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// forgetTimes takes out of a plan how long its parts are thought to take, and how long at most they
-// may.
+// forgetTimes removes estimates and timeouts from a plan.
 func forgetTimes(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -323,7 +323,7 @@ func forgetTimes(v any) {
 	}
 }
 
-// Describe is the plan in a result's header.
+// Describe returns the plan's description for a result's header.
 func (p *Plan) Describe() result.Experiment {
 	e := p.Experiment
 	out := result.Experiment{Name: e.Name, Title: e.Title, File: e.File, Text: e.Text, Plan: p.Hash(),
@@ -338,8 +338,8 @@ func (p *Plan) Describe() result.Experiment {
 	return out
 }
 
-// Headline is the plan in a line: "60 runs of 6 cells, about 14 min · seed 7 · order blocked,
-// paired by datapath".
+// Headline describes the plan in a line: "60 runs of 6 cells, about 14 min · seed 7 · order
+// blocked, paired by datapath".
 func (p *Plan) Headline() string {
 	fewer := ""
 	if e := p.Experiment; e.Wanted > e.Repetitions {
@@ -363,7 +363,7 @@ func (p *Plan) Headline() string {
 	return s
 }
 
-// About is a duration for people: 8 s, 14 min, 2 h 5 min.
+// About formats a duration for users: 8 s, 14 min, 2 h 5 min.
 func About(d time.Duration) string {
 	switch minutes := int(d.Round(time.Minute).Minutes()); {
 	case d < 100*time.Second:
@@ -377,7 +377,7 @@ func About(d time.Duration) string {
 	}
 }
 
-// WriteText lists what would run, for people. (As JSON, the plan is what json.Marshal makes of it.)
+// WriteText lists what would run, for users. (As JSON, the plan is what json.Marshal makes of it.)
 func (p *Plan) WriteText(to io.Writer) error {
 	fmt.Fprintln(to, p.Headline())
 	if until := p.UntilText(); until != "" {
@@ -408,7 +408,8 @@ func (p *Plan) WriteText(to io.Writer) error {
 	return w.Flush()
 }
 
-// probeNames has a comma between what runs one after the other, a plus between what runs together.
+// probeNames lists probes, separated by a comma if they run one after the other, and by a plus if
+// they run together.
 func probeNames(all [][]Probe) string {
 	var groups []string
 	for _, group := range all {

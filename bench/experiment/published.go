@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// Published returns the experiment as its key as_published has it: with the repetitions of what was
-// published, and the options of its probes. Without that key it is the experiment itself.
+// Published returns the experiment as in its key as_published: with the repetitions of the
+// published one, and the options of its probes. Without that key it returns the experiment itself.
 func (e *Experiment) Published() *Experiment {
 	if e.published == nil {
 		return e
@@ -16,8 +16,8 @@ func (e *Experiment) Published() *Experiment {
 	return p
 }
 
-// Unpublished says what the published source does not tell, and so is as in the file: the key
-// unknown of as_published.
+// Unpublished describes what the published source does not say, so that it is as in the file: the
+// key unknown of as_published.
 func (e *Experiment) Unpublished() string {
 	if e.published == nil {
 		return ""
@@ -64,7 +64,7 @@ func (e *Experiment) asPublished() (*Experiment, *reader) {
 	return &p, r
 }
 
-// readPublished takes over nothing yet, but finds what is wrong.
+// readPublished only checks the key; Published applies it.
 func (r *reader) readPublished() {
 	if r.e.published != nil {
 		_, other := r.e.asPublished()
@@ -72,7 +72,7 @@ func (r *reader) readPublished() {
 	}
 }
 
-// probeNames are the kinds and the names of the file's probes.
+// probeNames returns the kinds and the names of the file's probes.
 func (e *Experiment) probeNames() (out []string) {
 	for _, item := range e.probes.Items {
 		for _, one := range itemsOf(item) {
@@ -92,8 +92,7 @@ func (e *Experiment) probeNames() (out []string) {
 	return slices.Compact(out)
 }
 
-// overlaid is what a probe is given, with the options in place of its own that hold for its kind
-// and for its name.
+// overlaid returns a probe's options, replaced by those for its kind and for its name.
 func (e *Experiment) overlaid(kind string, given *yamlfile.Value) *yamlfile.Value {
 	names := []string{kind}
 	if name := given.Get("name"); name != nil {

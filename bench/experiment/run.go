@@ -14,24 +14,25 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// Driver brings labs up. It is what a Runner knows of where they run.
+// Driver brings labs up. It hides from a Runner where they run.
 type Driver interface {
-	// Prepare makes what the lab of a cell needs and other labs share, unless it is there: machines
-	// of a cloud. What cannot be made is asked for once: each cell that needs it then fails.
+	// Prepare makes what the lab of a cell needs and shares with other labs, such as machines of a
+	// cloud, unless it exists. If something cannot be made, it does not try again: each cell that
+	// needs it then fails.
 	Prepare(ctx context.Context, cell *Cell) error
-	// Up brings up the lab of a cell; it leaves nothing behind where it fails.
+	// Up brings up the lab of a cell; if that fails, it leaves nothing behind.
 	Up(ctx context.Context, cell *Cell) (Instance, error)
-	// Release removes all that Prepare has made. No lab is up then.
+	// Release removes everything that Prepare has made. No lab is up then.
 	Release(ctx context.Context) error
 }
 
 // Instance is a lab that is up.
 type Instance interface {
-	// Run runs a probe until it ends or ctx does. What has been measured by then is
-	// returned also with an error. The times of the cell's schedule count from began. A probe
-	// of a kind that looks at others says by looking when it does, for which they wait.
+	// Run runs a probe until it ends or ctx does. It returns what has been measured by then, also
+	// with an error. The times of the cell's schedule count from began. A probe that observes
+	// others calls looking when it is ready; the others wait for that.
 	Run(ctx context.Context, p Probe, began time.Time, looking func()) (Measured, error)
-	// Do makes an event happen.
+	// Do executes an event.
 	Do(ctx context.Context, e Event) error
 	// Watch says what to watch besides the machine.
 	Watch() environment.WatchOptions
@@ -39,52 +40,52 @@ type Instance interface {
 	Down(ctx context.Context) error
 }
 
-// Measured is what a probe gave.
+// Measured is the result of a probe.
 type Measured struct {
 	Measurements []result.Measurement
-	Events       []result.Event // that the probe knows of itself
+	Events       []result.Event // that the probe itself has caused
 	Links        []environment.LinkCheck
 	Drops        []environment.Drops
-	Reasons      []environment.Reason // what else speaks against the figures
+	Reasons      []environment.Reason // further reasons to doubt the figures
 	Details      json.RawMessage
 }
 
-// Runner carries out a plan, and writes what comes of it.
+// Runner executes a plan, and writes the results.
 type Runner struct {
 	Plan   *Plan
 	Driver Driver
 	Writer *result.Writer
-	Before *result.Run // what a run before left; nil: nothing
+	Before *result.Run // the result of an earlier run; nil: none
 
-	// Judge says of an experiment that goes on until it is decided what its result states after so
-	// many repetitions of all cells.
+	// Judge judges the statements of an experiment that continues until it is decided, after a
+	// number of repetitions of all cells.
 	Judge func(repetitions int) (result.Look, error)
 
-	Again     bool // measure what failed before once more
-	AgainBad  bool // also what is bad by its verdict
+	Again     bool // measure once more what failed before
+	AgainBad  bool // also samples whose verdict is bad
 	Unwatched bool // do not watch the machine; all verdicts will be doubtful
 	Limits    environment.Limits
-	Progress  func(Progress)                   // told of each step; may be nil
-	Say       func(format string, args ...any) // told what goes wrong beside the samples; may be nil
+	Progress  func(Progress)                   // called for each step; may be nil
+	Say       func(format string, args ...any) // called for problems besides the samples; may be nil
 
 	Grace       time.Duration // how long a probe may take to end after its timeout; 0 is 10 s
 	UpTimeout   time.Duration // 0 is 5 min
 	DownTimeout time.Duration // 0 is 2 min
 
 	campaign campaign
-	before   map[probeRun]bool // what was measured before, and whether that is to be measured again
+	before   map[probeRun]bool // measured before; true: to be measured again
 	instance Instance
-	lab      string // key of the instance's
+	lab      string // of the current instance
 	began    time.Time
-	prepared time.Duration // by Prepare, in the present run
-	took     time.Duration // by the runs of this time, without Prepare
-	expected time.Duration // of the same, as estimated
+	prepared time.Duration // time of Prepare in the current run
+	took     time.Duration // time of the runs so far, without Prepare
+	expected time.Duration // estimated time of the same
 	summary  Summary
-	looked   int  // after how many repetitions it was judged last
-	ended    bool // it was decided, or there are no more repetitions
+	looked   int  // after how many repetitions it was last judged
+	ended    bool // it is decided, or there are no more repetitions
 
 	unwritten bool  // the last result could not be written
-	lost      error // why results cannot be written any more
+	lost      error // why results can no longer be written
 }
 
 // probeRun is a probe in a run.
@@ -93,30 +94,30 @@ type probeRun struct {
 	probe string
 }
 
-// Progress is how far a Runner is.
+// Progress is the progress of a Runner.
 type Progress struct {
 	Run     Run
 	Cell    *Cell
-	Done    int    // runs, those of before counted
+	Done    int    // runs, including those of before
 	Runs    int    // in all
 	Step    string // "up", "warm-up", "rtt+throughput", "down", "done"
 	Elapsed time.Duration
-	Left    time.Duration // estimated, corrected by how long runs took so far
+	Left    time.Duration // estimate, corrected by how long runs took so far
 }
 
-// Summary is what became of a plan.
+// Summary says how much of a plan was run.
 type Summary struct {
-	Runs   int `json:"runs"`   // in the plan, but for those that are left out
-	Before int `json:"before"` // done before, and not again
-	Done   int `json:"done"`   // now, those that failed counted
+	Runs   int `json:"runs"`   // in the plan, without those that are left out
+	Before int `json:"before"` // measured earlier, and not again
+	Done   int `json:"done"`   // now, including those that failed
 	Failed int `json:"failed"` // of Done, those in which something failed
-	Left   int `json:"left"`   // not run: the budget was used up, or it was interrupted
+	Left   int `json:"left"`   // not run, as the budget was used up or the run interrupted
 }
 
 // ErrBudget says that the time budget was used up before all was run.
 var ErrBudget = errors.New("the time budget is used up; resume to continue")
 
-// Start opens the result file of a plan: a new one, or one to go on with, which must be of the same
+// Start opens the result file of a plan: a new one, or one to resume, which must be of the same
 // plan.
 func Start(path string, p *Plan, resume bool, command []string,
 	env environment.Record) (*result.Writer, *result.Run, error) {
@@ -133,7 +134,7 @@ func Start(path string, p *Plan, resume bool, command []string,
 	if before.Header.Experiment.Plan != p.Hash() {
 		err = p.changed(path, before.Header.Experiment)
 	} else {
-		p.Until = before.Header.Experiment.Until // its levels are those of the looks that it has had
+		p.Until = before.Header.Experiment.Until // with the levels of its earlier looks
 		err = w.Resume(result.Resume{Time: time.Now().UTC(), Command: command, Environment: env, LeftOut: p.LeftOut})
 	}
 	if err != nil {
@@ -142,7 +143,7 @@ func Start(path string, p *Plan, resume bool, command []string,
 	return w, before, nil
 }
 
-// changed says why a result cannot be gone on with.
+// changed says why a result cannot be resumed.
 func (p *Plan) changed(path string, before result.Experiment) error {
 	now := p.topologies()
 	for _, was := range before.Topologies {
@@ -154,9 +155,9 @@ func (p *Plan) changed(path string, before result.Experiment) error {
 	return fmt.Errorf("%s: was measured with a different plan from that of %s now; give --on, --quick, --repetitions and --seed as before, undo what was changed, or begin a new file", path, p.Experiment.File)
 }
 
-// Run runs what is left of the plan. A run that fails ends with its reason in the file, and the
-// next begins. It returns early, with all taken down, where all is decided in an experiment that
-// goes on until then, ctx ends, the budget is used up, or results cannot be written.
+// Run runs the rest of the plan. A run that fails is recorded with its reason, and the next begins.
+// Run returns early, with everything taken down, if an experiment that continues until it is
+// decided is, ctx ends, the budget is used up, or results cannot be written.
 func (r *Runner) Run(ctx context.Context) (Summary, error) {
 	r.began, r.summary = time.Now(), Summary{Runs: r.Plan.toRun()}
 	r.before = map[probeRun]bool{}
@@ -195,7 +196,7 @@ func (r *Runner) Run(ctx context.Context) (Summary, error) {
 		r.prepared = 0
 		ok := r.run(ctx, run, left)
 		if err = ctx.Err(); err != nil {
-			break // what was interrupted is not in the file
+			break // interrupted runs are not in the file
 		}
 		if err = r.lost; err != nil {
 			break
@@ -228,7 +229,7 @@ func (r *Runner) overBudget() bool {
 	return budget > 0 && time.Since(r.began) >= budget
 }
 
-// todo are the runs of which a probe has not been measured.
+// todo returns the runs with probes that have not been measured.
 func (r *Runner) todo() (out []Run) {
 	for _, run := range r.Plan.Runs {
 		if !r.after(run) && len(r.missing(run)) > 0 {
@@ -238,7 +239,7 @@ func (r *Runner) todo() (out []Run) {
 	return out
 }
 
-// missing are the groups of a run that have not been measured.
+// missing returns the groups of a run that have not been measured.
 func (r *Runner) missing(run Run) (out [][]Probe) {
 	for _, group := range r.Plan.kept(&r.Plan.Cells[run.Cell]) {
 		if slices.ContainsFunc(group, func(p Probe) bool { return !r.measured(run, p) }) {
@@ -253,7 +254,7 @@ func (r *Runner) measured(run Run, p Probe) bool {
 	return done && !(again && r.Again)
 }
 
-// step tells of a step; left are the runs to come, with this one until it is done.
+// step reports a step; left are the remaining runs, including this one until it is done.
 func (r *Runner) step(run Run, left []Run, what string) {
 	if r.Progress == nil {
 		return
@@ -275,8 +276,8 @@ func (r *Runner) say(format string, args ...any) {
 	}
 }
 
-// run brings the lab up, where the one of the run before does not serve, and runs the groups. The
-// lab of a run that failed serves no other: it may be what failed.
+// run brings the lab up, unless that of the run before can be used, and runs the groups. The lab of
+// a failed run is not used again, as it may be the cause.
 func (r *Runner) run(ctx context.Context, run Run, left []Run) (ok bool) {
 	cell, groups := &r.Plan.Cells[run.Cell], r.missing(run)
 	if err := r.up(ctx, run, left); err != nil {
@@ -286,7 +287,7 @@ func (r *Runner) run(ctx context.Context, run Run, left []Run) (ok bool) {
 		return false
 	}
 	if len(cell.Schedule) > 0 {
-		defer r.down() // what happened to the lab is not to happen to the next run
+		defer r.down() // the next run must not see the effects of events
 	}
 	ok = true
 	for i, group := range groups {
@@ -313,7 +314,7 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	r.down()
 	r.step(run, left, "up")
 	began := time.Now()
-	err := r.prepare(ctx, run, left) // which has limits of its own
+	err := r.prepare(ctx, run, left) // has its own timeouts
 	if r.prepared = time.Since(began); err != nil {
 		return err
 	}
@@ -327,12 +328,13 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	return nil
 }
 
-// prepare makes what the lab of a run shares with others, and before it what those need that are to
-// be measured directly after it: making machines between them would set them apart.
+// prepare makes what the lab of a run shares with others; before that, it does the same for the
+// runs that must be measured directly after it, as making machines between them would separate them
+// in time.
 func (r *Runner) prepare(ctx context.Context, run Run, left []Run) error {
 	for _, next := range left {
 		if run.Pair != "" && next.Pair == run.Pair && next.Repetition == run.Repetition && next.Number != run.Number {
-			_ = r.Driver.Prepare(ctx, &r.Plan.Cells[next.Cell]) // its own run says what is wrong
+			_ = r.Driver.Prepare(ctx, &r.Plan.Cells[next.Cell]) // its own run reports the error
 		}
 	}
 	return r.Driver.Prepare(ctx, &r.Plan.Cells[run.Cell])
@@ -345,7 +347,7 @@ func or(d, byDefault time.Duration) time.Duration {
 	return d
 }
 
-// down takes the lab down, also when the context has ended.
+// down takes the lab down, even if the context has ended.
 func (r *Runner) down() {
 	if r.instance == nil {
 		return
@@ -358,10 +360,10 @@ func (r *Runner) down() {
 	r.instance, r.lab = nil, ""
 }
 
-// errUnreleased ends a run that has left what costs money.
+// errUnreleased ends a run that has left something behind that costs money.
 var errUnreleased = errors.New("not all is removed that was made for the run")
 
-// release removes what labs shared, also when the context has ended.
+// release removes what labs shared, even if the context has ended.
 func (r *Runner) release() error {
 	if err := r.Driver.Release(context.Background()); err != nil {
 		r.say("%s", err)
@@ -370,7 +372,7 @@ func (r *Runner) release() error {
 	return nil
 }
 
-// fail writes why probes were not run.
+// fail records why probes were not run.
 func (r *Runner) fail(run Run, groups [][]Probe, reason string) {
 	var samples []result.Sample
 	for _, p := range slices.Concat(groups...) {
@@ -381,7 +383,7 @@ func (r *Runner) fail(run Run, groups [][]Probe, reason string) {
 	r.write(samples)
 }
 
-// sample is the frame of what a probe gives.
+// sample returns a probe's sample without measurements.
 func (r *Runner) sample(run Run, p Probe, started time.Time) result.Sample {
 	cell := &r.Plan.Cells[run.Cell]
 	s := result.Sample{Run: run.Number, Cell: cell.ID, Block: run.Block, Pair: run.Pair, Repetition: run.Repetition,
@@ -395,9 +397,9 @@ func (r *Runner) sample(run Run, p Probe, started time.Time) result.Sample {
 	return s
 }
 
-// write appends samples. Where they do not fit on the disk, or cannot be written for another
-// reason, it writes at least that; at the second time in a row it gives up, so that a resumed run
-// measures the rest and does not find it failed.
+// write appends samples. If they cannot be written, for instance as the disk is full, it at least
+// records that; the second time in a row it gives up, so that a resumed run measures the rest
+// rather than finding it failed.
 func (r *Runner) write(samples []result.Sample) (ok bool) {
 	err := r.Writer.Append(samples...)
 	if err == nil {

@@ -9,12 +9,12 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// leastMost is the least that the most of repetitions may be: a report concludes nothing from
+// leastMost is the minimum of the maximum number of repetitions: a report concludes nothing from
 // fewer.
 const leastMost = 5
 
-// manyLooks is about how often an experiment is judged that goes on until it is decided, at most:
-// with more looks each would judge by a stricter level, and little time would be saved.
+// manyLooks is about the maximum number of looks of an experiment that continues until it is
+// decided: with more, each would judge by a stricter level, and little time would be saved.
 const manyLooks = 10
 
 // until reads the key of that name.
@@ -29,7 +29,7 @@ func (r *reader) until(v *yamlfile.Value) {
 	r.e.Until = true
 }
 
-// CheckUntil refuses what an experiment cannot go on until.
+// CheckUntil refuses unknown rules.
 func CheckUntil(rule string) error {
 	if rule != result.UntilDecided {
 		return topology.Mistaken("write "+result.UntilDecided, "%q: an experiment goes on until it is decided", rule)
@@ -37,22 +37,22 @@ func CheckUntil(rule string) error {
 	return nil
 }
 
-// GoOn makes the experiment one that goes on until it is decided, with so many repetitions at most;
-// 0: as many as its file says.
+// GoOn makes the experiment continue until it is decided, with at most so many repetitions; 0: as
+// many as its file says.
 func (e *Experiment) GoOn(most int) {
 	if e.Until = true; most > 0 {
 		e.Repetitions, e.Wanted = most, most
 	}
 }
 
-// Fix makes it one of as many repetitions as its file says, whatever they decide.
+// Fix makes the experiment have as many repetitions as its file says, whatever they decide.
 func (e *Experiment) Fix() {
 	if e.Until {
 		e.Until, e.Repetitions, e.Wanted = false, e.fixed, e.fixed
 	}
 }
 
-// sequential refuses what cannot go on until it is decided.
+// sequential reports why an experiment cannot continue until it is decided.
 func (e *Experiment) sequential() error {
 	switch {
 	case e.Times > 0:
@@ -69,7 +69,7 @@ func (e *Experiment) sequential() error {
 	return nil
 }
 
-// untilDecided says when is judged: after each tenth of the most, from leastMost on.
+// untilDecided determines the looks: one after each tenth of the maximum, from leastMost on.
 func untilDecided(most int) *result.Until {
 	u := &result.Until{Rule: result.UntilDecided, Spending: result.OBrienFleming, Level: 0.05}
 	for i := 1; i <= manyLooks; i++ {
@@ -81,7 +81,7 @@ func untilDecided(most int) *result.Until {
 	return u
 }
 
-// UntilText says in a line what is judged when; "" where there is nothing to say.
+// UntilText describes the looks in a line; "" if there are none.
 func (p *Plan) UntilText() string {
 	if p.Until == nil {
 		return ""
@@ -89,8 +89,8 @@ func (p *Plan) UntilText() string {
 	return "goes on until all is decided, with looks after " + words.Numbers(p.Until.Looks) + " repetitions"
 }
 
-// look judges what was measured, where that is due before a run of the given repetition, and
-// notes it in the result; it reports whether the experiment ends.
+// look judges the measurements, if a look is due before a run of the given repetition, and records
+// that in the result; it reports whether the experiment ends.
 func (r *Runner) look(next int) (ends bool, err error) {
 	u := r.Plan.Until
 	if u == nil || r.Judge == nil || r.ended {
@@ -125,10 +125,10 @@ func (r *Runner) look(next int) (ends bool, err error) {
 	return r.ended, nil
 }
 
-// after says whether a run is of a repetition after the end.
+// after says whether a run belongs to a repetition after the end.
 func (r *Runner) after(run Run) bool { return r.ended && run.Repetition > r.looked }
 
-// goOn takes over when the result that is gone on with was looked at.
+// goOn takes over the looks of the result that is resumed.
 func (r *Runner) goOn() {
 	if r.Before == nil {
 		return

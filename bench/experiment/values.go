@@ -13,7 +13,7 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// scalar says whether there is a single value, and reports what else there is.
+// scalar says whether there is a single value, and reports other shapes.
 func (r *reader) scalar(v *yamlfile.Value, name string) bool {
 	if v.Shape != yamlfile.Scalar {
 		r.add(v, "write "+name+": VALUE", "%s: needs a value, not %s", name, v.Shape)
@@ -94,7 +94,7 @@ func (r *reader) names(v *yamlfile.Value, what string) (out []string) {
 	return out
 }
 
-// extra keeps what is for others.
+// extra stores keys for others.
 func (r *reader) extra(name string, v *yamlfile.Value) {
 	budget := maxLevels
 	plain, err := v.JSON(&budget)
@@ -105,7 +105,7 @@ func (r *reader) extra(name string, v *yamlfile.Value) {
 	r.e.Extra[name] = plain
 }
 
-// readQuick takes over nothing yet, but finds what is wrong.
+// readQuick only checks the key; Quick applies it.
 func (r *reader) readQuick() {
 	if r.e.quick != nil {
 		_, problems := r.e.quicker()
@@ -113,8 +113,8 @@ func (r *reader) readQuick() {
 	}
 }
 
-// Quick returns the experiment as its key quick has it: fewer levels, fewer repetitions. Without
-// that key it is the experiment itself.
+// Quick returns the experiment as in its key quick: with fewer levels and repetitions. Without that
+// key it returns the experiment itself.
 func (e *Experiment) Quick() *Experiment {
 	if e.quick == nil {
 		return e
@@ -162,7 +162,7 @@ func (e *Experiment) quicker() (*Experiment, topology.Problems) {
 	return &q, r.problems
 }
 
-// restrict keeps the levels of a factor that are named.
+// restrict keeps only the named levels of a factor.
 func (r *reader) restrict(f *Factor, v *yamlfile.Value) {
 	items := v.Items
 	if v.Shape != yamlfile.List {

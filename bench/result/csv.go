@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// columns stand before and after those of the factors.
+// columns are the columns before and after those of the factors.
 var (
 	columnsBefore = []string{"experiment", "run", "cell", "block", "pair", "repetition", "warm_up"}
 	columnsAfter  = []string{"probe", "kind", "started", "metric", "unit", "labels", "index", "at", "value", "count",
@@ -38,7 +38,7 @@ func (run *Run) CSV(to io.Writer) error {
 	return w.Error()
 }
 
-// factorNames are those of the header, then any others.
+// factorNames returns the header's factors, then any others.
 func (run *Run) factorNames() (names []string) {
 	for _, f := range run.Header.Experiment.Factors {
 		names = append(names, f.Name)

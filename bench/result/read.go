@@ -16,13 +16,13 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// Run is what a result file holds.
+// Run is the content of a result file.
 type Run struct {
 	Header   Header
 	Resumes  []Resume
 	Samples  []Sample
 	Machines []Machines // made for it, as recorded: see Held
-	Looks    []Look     // of one that goes on until it is decided
+	Looks    []Look     // of a run that continues until it is decided
 
 	ByRound bool // set by the caller: a report merges the repetitions of a cell within one round of a campaign
 
@@ -30,7 +30,7 @@ type Run struct {
 	Size        int64 // bytes of whole lines
 }
 
-// maxLine is the longest line that is read: a million values are less.
+// maxLine is the maximum length of a line: a million values take less.
 const maxLine = 256 << 20
 
 // ReadFile reads a result file.
@@ -109,7 +109,7 @@ func (run *Run) placeMade() {
 	}
 }
 
-// readLine returns a line with its end; io.EOF with what there is where the end is missing.
+// readLine returns a line with its end; if the end is missing, it returns what there is and io.EOF.
 func readLine(from *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -197,8 +197,8 @@ func (run *Run) Held() (out []Machines) {
 	return out
 }
 
-// Ended returns the look at which a run ended that goes on until it is decided; nil: it has not, or
-// is of another kind.
+// Ended returns the last look of a run that has continued until it was decided; nil if the run has
+// not ended that way.
 func (run *Run) Ended() *Look {
 	for i := range run.Looks {
 		if run.Looks[i].Ends != "" {

@@ -48,70 +48,71 @@ type LeftOut struct {
 	Hint  string   `json:"hint,omitempty"`  // what to do about it
 }
 
-// Experiment is what the file of the experiment says.
+// Experiment describes the experiment's file.
 type Experiment struct {
 	Name  string `json:"name"`
 	Title string `json:"title,omitempty"`
 	File  string `json:"file,omitempty"`
 	Text  string `json:"text,omitempty"` // of the file
-	Plan  string `json:"plan"`           // hash of all that runs: a run is resumed only by the same plan
-	Runs  int    `json:"runs"`           // that there are to be
-	// Repetitions of each cell, and how many the file has where these are fewer: for lack of time,
-	// or as was asked for.
+	Plan  string `json:"plan"`           // hash of all that runs: only the same plan can resume a run
+	Runs  int    `json:"runs"`           // planned
+	// Repetitions of each cell, and how many the file has if these are fewer: for lack of time, or
+	// because the user asked for that.
 	Repetitions int      `json:"repetitions,omitempty"`
 	Wanted      int      `json:"repetitions_wanted,omitempty"`
 	Factors     []Factor `json:"factors,omitempty"`
-	Rounds      int      `json:"rounds,omitempty"` // of a campaign; 0: it is none
+	Rounds      int      `json:"rounds,omitempty"` // of a campaign; 0: it is no campaign
 	Every       float64  `json:"every,omitempty"`  // seconds from the beginning of a round to that of the next
 
-	// Until is of an experiment that goes on until it is decided: Runs and Repetitions are then the
-	// most.
+	// Until is set if the experiment continues until it is decided: Runs and Repetitions are then
+	// the maximum.
 	Until *Until `json:"until,omitempty"`
 
 	Topologies []TopologyFile `json:"topologies,omitempty"`
 }
 
-// Until says after how many repetitions an experiment is judged that goes on until all that it
-// states is decided. Who looks often finds by chance what is not there; the spending function says
-// at which level each look judges, so that each statement's error rate over all looks stays Level.
+// Until says after how many repetitions an experiment is judged that continues until all its
+// statements are decided. Frequent looks would find effects by chance; the spending function gives
+// the level at which each look judges, so that each statement's error rate over all looks stays
+// Level.
 type Until struct {
 	Rule     string  `json:"rule"`     // UntilDecided
-	Looks    []int   `json:"looks"`    // after so many repetitions; the last is the most
+	Looks    []int   `json:"looks"`    // numbers of repetitions; the last is the maximum
 	Spending string  `json:"spending"` // OBrienFleming
 	Level    float64 `json:"level"`    // 0.05
 }
 
-// What there is of Until.
+// Values of Until's fields.
 const (
 	UntilDecided  = "decided"
 	OBrienFleming = "obrien-fleming" // of Lan and DeMets, 1983
 )
 
-// Look is written when an experiment was judged that goes on until it is decided.
+// Look is written when an experiment that continues until it is decided was judged.
 type Look struct {
 	Record      string    `json:"record"` // look
 	Time        time.Time `json:"time"`
 	Repetitions int       `json:"repetitions"`    // of each cell, so far
 	Level       float64   `json:"level"`          // at which each test was judged
-	Statements  []Judged  `json:"statements"`     // all that it states, always in the same order
-	Ends        string    `json:"ends,omitempty"` // that the run ended here, and why: EndsDecided, EndsMost
+	Statements  []Judged  `json:"statements"`     // all of its statements, always in the same order
+	Ends        string    `json:"ends,omitempty"` // the run ended here, and why: EndsDecided, EndsMost
 }
 
-// Why a run ends.
+// Reasons for the end of a run.
 const (
 	EndsDecided = "decided" // all that can be
 	EndsMost    = "most"    // repetitions
 )
 
-// Judged is a statement and what was found.
+// Judged is a statement and the finding.
 type Judged struct {
 	What    string `json:"what"`
 	Outcome string `json:"outcome"`
 	Open    bool   `json:"open,omitempty"`               // more repetitions may decide it
-	Needed  int    `json:"repetitions_needed,omitempty"` // about so many would, at the spread so far; 0: not known
+	Needed  int    `json:"repetitions_needed,omitempty"` // estimated number that would, at the spread so far; 0: unknown
 }
 
-// Open counts the statements that are to be decided yet.
+// Open counts the statements that are not decided yet.
 func (l *Look) Open() (n int) {
 	for _, s := range l.Statements {
 		if s.Open {
@@ -121,11 +122,11 @@ func (l *Look) Open() (n int) {
 	return n
 }
 
-// TopologyFile is the file of a topology that was measured on, as it was then.
+// TopologyFile is the file of a topology that was used, as it was then.
 type TopologyFile struct {
 	File string `json:"file"` // as the experiment names it
 	Topo string `json:"topo,omitempty"`
-	Hash string `json:"hash"` // of what the file means
+	Hash string `json:"hash"` // of the file's meaning
 	Text string `json:"text,omitempty"`
 }
 
@@ -156,11 +157,10 @@ type Machines struct {
 	Options json.RawMessage `json:"options"` // what it was asked for
 	Key     string          `json:"key"`     // by which it finds what it has made
 
-	// Of those that were made, by name: what the provider says that they are, and what they say
-	// themselves.
+	// For machines that were made, by name: the provider's description, and their own.
 	Made         map[string]map[string]string  `json:"made,omitempty"`
 	Environments map[string]environment.Record `json:"environments,omitempty"`
-	Missing      []string                      `json:"missing,omitempty"` // why a machine did not say it
+	Missing      []string                      `json:"missing,omitempty"` // why a machine gave no description
 }
 
 // States of machines.
@@ -181,7 +181,7 @@ type Sample struct {
 	// What paired cells have in common, which were measured directly one after another in each
 	// repetition.
 	Pair       string `json:"pair,omitempty"`
-	Repetition int    `json:"repetition"`        // from 1; of a campaign they go on from round to round
+	Repetition int    `json:"repetition"`        // from 1; numbered across the rounds of a campaign
 	Round      int    `json:"round,omitempty"`   // of a campaign, from 1
 	WarmUp     bool   `json:"warm_up,omitempty"` // not to be counted
 	Probe      string `json:"probe"`             // its name in the experiment
@@ -195,7 +195,7 @@ type Sample struct {
 	Usage        *environment.Usage   `json:"usage,omitempty"`
 	Verdict      *environment.Verdict `json:"verdict,omitempty"`
 	Failure      string               `json:"failure,omitempty"` // why there are no measurements, or not all
-	Details      json.RawMessage      `json:"details,omitempty"` // what the tool said, where somebody may want it
+	Details      json.RawMessage      `json:"details,omitempty"` // output of the tool that may be of interest
 }
 
 // Failed is the code of the reason for a failure.

@@ -15,15 +15,15 @@ import (
 	"trivet.dev/trivet/internal/lack"
 )
 
-// Names of cgroups: the labs', those of what is moved out of a lab's way, and of lab daemons. (A
-// lab's own group must not hold its daemon: whoever takes the lab down ends all that is in it.)
+// Names of cgroups: that of the labs, that for processes moved out of a lab's way, and that of lab
+// daemons. (A lab's own group must not hold its daemon, as going down ends everything in it.)
 const (
 	labsGroup   = "trivet"
 	othersGroup = "trivet-others"
 	daemonGroup = ".daemon"
 )
 
-// disableIPv6 is what new devices of the machine's namespace take over. The devices that are there
+// disableIPv6 is the setting that new devices in the machine's namespace inherit. Existing devices
 // keep their addresses: somebody may be logged in by them.
 var disableIPv6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
 
@@ -49,7 +49,7 @@ func (p *plan) change(j *journal) error {
 			return fmt.Errorf("switch off IPv6: %w", err)
 		}
 	}
-	if err := p.machine.change(j, p.groups.CPUSet); err != nil { // before processors are given away
+	if err := p.machine.change(j, p.groups.CPUSet); err != nil { // before processors are assigned
 		return err
 	}
 	if len(p.isolate) == 0 && len(p.pins) == 0 {
@@ -67,19 +67,18 @@ func (p *plan) change(j *journal) error {
 var errNoCPUSets = lack.New("this machine has no cpuset cgroup controller mounted, which isolating processors and pinning nodes need", "; ",
 	"is this a container? Run the command on the machine itself")
 
-// carriesCPUSets says whether a hierarchy of version 2 does.
+// carriesCPUSets says whether a hierarchy of version 2 has the cpuset controller.
 func carriesCPUSets(v2 string) bool {
 	return v2 != "" && has(filepath.Join(v2, "cgroup.controllers"), "cpuset")
 }
 
-// has says whether a file has a word.
+// has says whether a file contains a word.
 func has(file, word string) bool {
 	b, err := os.ReadFile(file)
 	return err == nil && slices.Contains(strings.Fields(string(b)), word)
 }
 
-// groupsOf are the cgroups of a lab's parts, below the lab's, with the processors that each is to
-// have.
+// groupsOf returns the cgroups of a lab's parts, below the lab's, with their processors.
 func (p *plan) groupsOf(labDir string) map[string]CPUs {
 	out := map[string]CPUs{}
 	entries, _ := os.ReadDir(labDir)
@@ -94,17 +93,17 @@ func (p *plan) groupsOf(labDir string) map[string]CPUs {
 			out[name] = p.cores[name]
 		case slices.Contains(p.nodes, name):
 			out[name] = p.of(nodes)
-		default: // a switch's, in which people's commands run
+		default: // of a switch: it contains only users' commands
 			out[name] = p.of("")
 		}
 	}
 	return out
 }
 
-// version2 is cgroups of version 2: the group of all labs becomes a partition, whose processors the
-// kernel takes away from everything else.
+// version2 is cgroups version 2: the group of all labs becomes a partition, whose processors the
+// kernel withdraws from everything else.
 type version2 struct {
-	root, mount string // in tests the root is a group below the mount point
+	root, mount string // in tests, root is a group below the mount point
 	j           *journal
 }
 
@@ -154,7 +153,7 @@ func (v version2) change(p *plan) error {
 	return v.j.move(p.daemon, filepath.Join(daemon, "cgroup.procs"), back)
 }
 
-// delegate lets the groups below one have processors of their own.
+// delegate lets the groups below a directory have processors of their own.
 func (v version2) delegate(dir string) error {
 	file := filepath.Join(dir, "cgroup.subtree_control")
 	if has(file, "cpuset") {
@@ -166,7 +165,7 @@ func (v version2) delegate(dir string) error {
 	return os.WriteFile(file, []byte("+cpuset"), 0o644)
 }
 
-// partition takes processors for a group alone.
+// partition gives a group exclusive processors.
 func (v version2) partition(dir string, cpus CPUs) error {
 	if err := v.j.write(filepath.Join(dir, "cpuset.cpus"), cpus.String(), ""); err != nil {
 		return fmt.Errorf("isolate %s: %w", cpus, err)
@@ -182,8 +181,8 @@ func (v version2) partition(dir string, cpus CPUs) error {
 	return nil
 }
 
-// version1 is a cpuset hierarchy of version 1. It has no partitions: all else that runs is moved to
-// the other processors.
+// version1 is a cpuset hierarchy of version 1. It has no partitions: all other processes are moved
+// to the other processors.
 type version1 struct {
 	root, mount string
 	v2          string // where the lab's processes are found; "": here
@@ -232,8 +231,8 @@ func (v version1) change(p *plan) error {
 	return v.j.move(p.daemon, filepath.Join(daemon, "cgroup.procs"), filepath.Join(v.mount, from, "cgroup.procs"))
 }
 
-// pin gives a lab's group processors, and moves there what the lab runs in it; in version 1 it runs
-// at the root until then.
+// pin assigns processors to a lab's group, and moves the lab's processes there, which in version 1
+// are at the root until then.
 func (v version1) pin(p *plan, name string, cpus CPUs, tasks string) error {
 	dir := filepath.Join(v.root, labsGroup, cgroup.Group(p.lab, name))
 	if err := v.group(dir, cpus, tasks); err != nil {
@@ -245,7 +244,7 @@ func (v version1) pin(p *plan, name string, cpus CPUs, tasks string) error {
 	for _, pid := range tasksOf(filepath.Join(v.v2, labsGroup, cgroup.Group(p.lab, name), "cgroup.procs")) {
 		from, err := groupOf(pid, "cpuset")
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		if err := v.j.move(pid, filepath.Join(dir, "cgroup.procs"),
 			filepath.Join(v.mount, from, "cgroup.procs")); err != nil {
@@ -255,8 +254,8 @@ func (v version1) pin(p *plan, name string, cpus CPUs, tasks string) error {
 	return nil
 }
 
-// group gives a group processors and memory; before they are taken back, what is in it goes to the
-// root.
+// group makes a group with processors and memory; when that is undone, its tasks are moved to the
+// root first.
 func (v version1) group(dir string, cpus CPUs, tasks string) error {
 	if err := v.j.make(dir, tasks); err != nil {
 		return err
@@ -271,7 +270,7 @@ func (v version1) group(dir string, cpus CPUs, tasks string) error {
 	return v.j.write(filepath.Join(dir, "cpuset.cpus"), cpus.String(), tasks)
 }
 
-// groupOf is the cgroup of a process: of version 2 where no controller is named.
+// groupOf returns the cgroup of a process: that of version 2 if no controller is named.
 func groupOf(pid int, controller string) (string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {

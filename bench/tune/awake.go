@@ -20,19 +20,18 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// AwakeCommand is the argument by which the program knows that it is to keep processors awake: see
-// Awake.
+// AwakeCommand is the argument that makes the program keep processors awake: see Awake.
 const AwakeCommand = "__awake"
 
-// latencyDevice is where a program asks for how long a processor may take to wake, in microseconds,
-// for as long as it has it open (Documentation/power/pm_qos_interface.rst).
+// latencyDevice is a device with which a program limits how long a processor may take to wake, in
+// microseconds, while it keeps it open (Documentation/power/pm_qos_interface.rst).
 var latencyDevice = "/dev/cpu_dma_latency"
 
-// wakes is how long the loops may take to begin, and to end.
+// wakes is the timeout for the loops to start, and to end.
 const wakes = 5 * time.Second
 
-// AwakeBy is how processors are kept awake on this machine: by the kernel, where it has a driver of
-// sleep states that minds the device, else by loops.
+// AwakeBy says how processors are kept awake on this machine: by the kernel, if its cpuidle driver
+// honours the device, else by loops.
 func AwakeBy() string {
 	driver, err := os.ReadFile(filepath.Join(cpuDir, "cpuidle", "current_driver"))
 	_, missing := os.Stat(latencyDevice)
@@ -42,7 +41,7 @@ func AwakeBy() string {
 	return environment.ByLatency
 }
 
-// keepAwake keeps processors from sleep until end is called, or until this process has ended.
+// keepAwake keeps processors from sleeping until end is called, or this process has ended.
 func keepAwake(cpus CPUs) (end func() error, err error) {
 	if AwakeBy() == environment.ByLoops {
 		return loops(cpus)
@@ -57,8 +56,8 @@ func keepAwake(cpus CPUs) (end func() error, err error) {
 	return f.Close, nil
 }
 
-// loops starts a process with a thread for each processor that runs when nothing else does. It ends
-// when its input does, which this process holds.
+// loops starts a process with a thread on each processor that runs when nothing else does. The
+// process ends when its input does, which this process holds.
 func loops(cpus CPUs) (end func() error, err error) {
 	cmd := exec.Command("/proc/self/exe", AwakeCommand, cpus.String())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is ours to handle
@@ -94,15 +93,16 @@ func loops(cpus CPUs) (end func() error, err error) {
 	}, nil
 }
 
-// Awake runs a loop on each of a list of processors, of the policy SCHED_IDLE (sched(7)): whatever
-// else wants to run goes first, and the kernel takes a processor on which nothing else does for
-// idle. It says "awake" once all run, and exits when its input ends; it returns only with an error.
+// Awake runs a loop on each of a list of processors, with the policy SCHED_IDLE (sched(7)):
+// everything else takes precedence, and the kernel considers a processor with only the loop idle.
+// It prints "awake" once all loops run, and exits when its input ends; it returns only with an
+// error.
 func Awake(list string) error {
 	cpus, err := ParseCPUs(list)
 	if err != nil {
 		return err
 	}
-	debug.SetGCPercent(-1) // it would have to stop the loops, which may not run for long
+	debug.SetGCPercent(-1) // a collection would wait for the loops, which may not run for long
 	runtime.GOMAXPROCS(len(cpus) + 2)
 	begun := make(chan error, len(cpus))
 	for _, cpu := range cpus {
@@ -128,8 +128,8 @@ func Awake(list string) error {
 	return nil
 }
 
-// yielding binds the calling thread to a processor, where it yields to all others. Its niceness
-// makes no difference beside the policy, but to how the kernel counts its time.
+// yielding binds the calling thread to a processor, where it yields to all others. With this
+// policy, its niceness only affects how the kernel accounts for its time.
 func yielding(cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)

@@ -12,10 +12,10 @@ import (
 )
 
 // Check finds, before anything is brought up or changed, why Apply could not do what is asked for a
-// lab of a topology: lists that cannot be read, processors that this machine does not have or that
-// the topology gives otherwise, a machine that has no cpusets or is tuned already, labs that are up
-// and would run on the processors that are to be isolated. Labs of experiments are left out: those
-// that a run before has left are taken down first. It needs no rights.
+// lab of a topology: invalid lists, processors that this machine does not have or that the topology
+// assigns otherwise, a machine without cpusets or that is tuned already, labs that are up and would
+// run on the processors to be isolated. Labs of experiments are ignored: those that an earlier run
+// has left are taken down first. It needs no privileges.
 func Check(s Settings, t *topology.Topology) error {
 	if !s.Any() {
 		return nil
@@ -50,9 +50,9 @@ func Check(s Settings, t *topology.Topology) error {
 	return errors.Join(append(errs, err, p.others(labs, v2))...)
 }
 
-// others says which labs that are up would run on the processors that are to be isolated. In
-// version 2 all labs' groups are one partition, so that all of them would; in version 1 those of
-// which nodes were given them by the topology.
+// others reports labs that are up and would run on the processors to be isolated: in version 2 all
+// labs, as their groups are one partition; in version 1 those whose topology assigns these
+// processors to nodes.
 func (p *plan) others(labs []lab.State, v2 bool) error {
 	if len(p.isolate) == 0 {
 		return nil

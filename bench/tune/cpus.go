@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// CPUs are processors by number, in order.
+// CPUs are processors by number, in ascending order.
 type CPUs []int
 
-// none is a word for no processors, so that a factor of an experiment can have it as a level.
+// none means no processors, so that it can be a level of a factor.
 const none = "none"
 
-// ParseCPUs reads a list as the kernel writes it: "1-3,5". Empty text, and none, is no processors.
+// ParseCPUs parses a list in the kernel's notation: "1-3,5". Empty text, and none, mean no
+// processors.
 func ParseCPUs(s string) (CPUs, error) {
 	var out CPUs
 	if s = strings.TrimSpace(s); s == "" || s == none {
@@ -38,7 +39,7 @@ func ParseCPUs(s string) (CPUs, error) {
 	return slices.Compact(out), nil
 }
 
-// String writes the list as the kernel does.
+// String formats the list in the kernel's notation.
 func (c CPUs) String() string {
 	var words []string
 	for i := 0; i < len(c); {
@@ -67,7 +68,7 @@ func (c CPUs) with(other CPUs) CPUs {
 	return slices.Compact(both)
 }
 
-// online are the processors of this machine that run.
+// online returns the processors of this machine that are online.
 func online() (CPUs, error) {
 	b, err := os.ReadFile("/sys/devices/system/cpu/online")
 	if err != nil {

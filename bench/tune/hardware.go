@@ -13,19 +13,19 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// cpuDir is where the kernel tells of processors
+// cpuDir is the kernel's directory about processors
 // (Documentation/ABI/testing/sysfs-devices-system-cpu).
 var cpuDir = "/sys/devices/system/cpu"
 
 func smtFile() string { return filepath.Join(cpuDir, "smt", "control") }
 
-// hardware is what is to be changed of the processors themselves, with what there is.
+// hardware is what to change of the processors themselves, and their state before.
 type hardware struct {
 	smt      string // on, off; "": it stays
 	governor string // "": it stays
 }
 
-// readHardware checks what is asked for against what this machine has.
+// readHardware checks the settings against this machine.
 func readHardware(s Settings) (h hardware, err error) {
 	if given(s.SMT) {
 		h.smt = s.SMT
@@ -60,8 +60,8 @@ func checkSMT(want string) error {
 	}
 }
 
-// policies are the files with the governors of the processors' frequency: of one, or of several
-// that have the same clock.
+// policies returns the files with the governors of the processors' frequency: each of one
+// processor, or of several with the same clock.
 func policies() []string {
 	found, _ := filepath.Glob(filepath.Join(cpuDir, "cpufreq", "policy*", "scaling_governor"))
 	return found
@@ -87,8 +87,8 @@ func checkGovernor(want string) error {
 	return nil
 }
 
-// left are the processors that run when the threads are switched: of each core the first, where
-// they are off.
+// left returns the processors that remain when threads are switched: if they are off, the first of
+// each core.
 func (h hardware) left(all CPUs) (out CPUs) {
 	if h.smt != "off" {
 		return all
@@ -103,9 +103,9 @@ func (h hardware) left(all CPUs) (out CPUs) {
 	return out
 }
 
-// change switches threads, then sets the governor of those processors that are left. cpusets is
-// where cgroups of version 1 have processors, "" where none have: they lose those that go, and do
-// not get them back by themselves.
+// change switches threads, then sets the governor of the remaining processors. cpusets is the mount
+// point of version 1's cpuset hierarchy, "" if there is none: its groups lose processors that go
+// offline, and do not get them back by themselves.
 func (h hardware) change(j *journal, cpusets string) error {
 	if h.smt != "" {
 		if h.smt == "off" && cpusets != "" {
@@ -128,7 +128,7 @@ func (h hardware) change(j *journal, cpusets string) error {
 	return nil
 }
 
-// what is changed, for people.
+// what describes the changes for users.
 func (h hardware) what() (out []string) {
 	if h.smt != "" {
 		out = append(out, "SMT "+h.smt)
@@ -139,12 +139,12 @@ func (h hardware) what() (out []string) {
 	return out
 }
 
-// keep notes what is in a file of each group below one, so that it is written again: those of the
-// groups above first, which must have what those below get.
+// keep records a file's content in each group below a directory, so that it is written again: in
+// the groups above first, which must have what those below get.
 func (j *journal) keep(root, file string) error {
 	var changes []change
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() || path == root { // the root's are the machine's
+		if err != nil || !d.IsDir() || path == root { // the root's belong to the machine
 			return nil
 		}
 		b, err := os.ReadFile(filepath.Join(path, file))
@@ -153,7 +153,7 @@ func (j *journal) keep(root, file string) error {
 		}
 		return nil
 	})
-	slices.Reverse(changes) // they are undone from the last to the first
+	slices.Reverse(changes) // changes are undone in reverse order
 	j.Changes = append(j.Changes, changes...)
 	return errors.Join(err, j.save())
 }

@@ -16,37 +16,37 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// journal is what has been changed, on disk before it is changed, so that it can be undone also by
-// another process, after this one was killed.
+// journal records changes, on disk before they are made, so that another process can undo them if
+// this one is killed.
 type journal struct {
 	file string
 	// Process that will undo it; 0: it stays until trivet bench tune --restore.
 	Owner   int       `json:"owner,omitempty"`
 	Started uint64    `json:"owner_started,omitempty"`
 	Time    time.Time `json:"time"`
-	What    []string  `json:"what"` // for people
+	What    []string  `json:"what"` // for users
 	Changes []change  `json:"changes"`
 }
 
-// change is one of: a file of the kernel that was written, a cgroup that was made, a process that
-// was moved.
+// change is one change: a file of the kernel that was written, a cgroup that was made, or a process
+// that was moved.
 type change struct {
 	File   string `json:"file,omitempty"`
 	Before string `json:"before,omitempty"`
 	Made   string `json:"made,omitempty"` // directory
-	Tidy   string `json:"tidy,omitempty"` // directory that may go if nothing else is in it by then
+	Tidy   string `json:"tidy,omitempty"` // directory to remove if nothing else is in it by then
 	// Empty is the file to which the tasks that are still in the cgroup are written before it is
 	// narrowed or removed: version 1 keeps no tasks in a group without processors.
 	Empty   string `json:"empty,omitempty"`
 	Moved   int    `json:"moved,omitempty"` // process
 	Started uint64 `json:"started,omitempty"`
-	Back    string `json:"back,omitempty"` // cgroup.procs that it came from
+	Back    string `json:"back,omitempty"` // cgroup.procs of its earlier group
 }
 
-// errTuned is that a journal is there already.
+// errTuned says that a journal exists already.
 var errTuned = errors.New("the machine is tuned already")
 
-// begin makes a journal; where a process left one and has died, that is undone first.
+// begin makes a journal; if a process has left one and died, the changes in that are undone first.
 func begin(file string, permanent bool) (*journal, error) {
 	if old, err := load(file); err == nil {
 		if err := old.inForce(); err != nil {
@@ -72,7 +72,7 @@ func begin(file string, permanent bool) (*journal, error) {
 	return j, errors.Join(f.Close(), j.save())
 }
 
-// inForce is an error where the changes are to stay, or their process still runs.
+// inForce returns an error if the changes are to stay, or their process still runs.
 func (j *journal) inForce() error {
 	if j.Owner != 0 && process.Started(j.Owner) != j.Started {
 		return nil
@@ -107,13 +107,13 @@ func (j *journal) save() error {
 	return os.Rename(j.file+".new", j.file)
 }
 
-// note writes down a change before it is made.
+// note records a change before it is made.
 func (j *journal) note(c change) error {
 	j.Changes = append(j.Changes, c)
 	return j.save()
 }
 
-// write sets a file of the kernel that can be read back.
+// write writes a kernel file whose content can be read back.
 func (j *journal) write(file, value, empty string) error {
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -128,7 +128,7 @@ func (j *journal) write(file, value, empty string) error {
 	return os.WriteFile(file, []byte(value), 0o644)
 }
 
-// make makes a cgroup unless it is there.
+// make makes a cgroup, unless it exists.
 func (j *journal) make(dir, empty string) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -147,7 +147,7 @@ func (j *journal) share(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-// move moves a process, with all its threads, into a cgroup; one that has ended is none.
+// move moves a process, with all its threads, into a cgroup; a process that has ended is ignored.
 func (j *journal) move(pid int, into, from string) error {
 	started := process.Started(pid)
 	if started == 0 {
@@ -167,8 +167,8 @@ func enter(file string, pid int) error {
 	return os.WriteFile(file, []byte(strconv.Itoa(pid)), 0o644)
 }
 
-// undo takes back all changes, the last one first, and forgets them. It goes on where one cannot be
-// taken back, and leaves the journal with those.
+// undo undoes all changes, the last one first, and removes the journal. If one cannot be undone it
+// continues, and leaves the journal with those that failed.
 func (j *journal) undo() error {
 	var left []change
 	var errs []error
@@ -184,8 +184,8 @@ func (j *journal) undo() error {
 	return os.Remove(j.file)
 }
 
-// undo takes one back. What is not there any more, like the groups of a lab that is down, needs
-// nothing.
+// undo undoes one change. What no longer exists, such as the groups of a lab that is down, is
+// ignored.
 func (c change) undo() error {
 	var err error
 	switch {
@@ -198,7 +198,7 @@ func (c change) undo() error {
 		_ = unix.Rmdir(c.Tidy)
 	case c.Made != "":
 		evict(c.Made, c.Empty)
-		for range 50 { // a task that has just ended is there for a moment
+		for range 50 { // a task that has just ended stays for a moment
 			if err = unix.Rmdir(c.Made); !errors.Is(err, unix.EBUSY) {
 				break
 			}
@@ -223,13 +223,13 @@ func (c change) undo() error {
 	return err
 }
 
-// rewrite writes what was in a file before. Processors of a group in which something is cannot be
-// taken back to none at all, which would mean those of the group above: then it gets these.
+// rewrite restores a file's content. A group with tasks cannot be set back to no processors, which
+// would mean those of the group above: it then gets these explicitly.
 func (c change) rewrite() error {
 	if c.Before != "" {
 		return os.WriteFile(c.File, []byte(c.Before), 0o644)
 	}
-	err := os.WriteFile(c.File, []byte("\n"), 0o644) // nothing at all would not be written
+	err := os.WriteFile(c.File, []byte("\n"), 0o644) // writing nothing would have no effect
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -244,7 +244,7 @@ func (c change) rewrite() error {
 	return os.WriteFile(c.File, value, 0o644)
 }
 
-// evict moves what is in a cgroup to another one.
+// evict moves the tasks of a cgroup to another one.
 func evict(dir, to string) {
 	if to == "" {
 		return
@@ -261,8 +261,8 @@ func evict(dir, to string) {
 	}
 }
 
-// tasksOf reads the numbers in tasks or cgroup.procs; 0, which is a process of another PID
-// namespace, is left out.
+// tasksOf reads the ids in tasks or cgroup.procs, without 0, which stands for a process of another
+// PID namespace.
 func tasksOf(file string) (out []int) {
 	b, _ := os.ReadFile(file)
 	for word := range strings.FieldsSeq(string(b)) {

@@ -1,9 +1,9 @@
-// Package tune is what can be done to a machine so that measuring on it disturbs less (the measures
-// of paper 3): processors that only the lab may use, processors for its nodes, its datapath and its
-// controller, one thread a core, the governor of their frequency, no sleep, no IPv6 on new devices.
-// All of it is by cgroups, sysctls and files of sysfs; what was before is written to disk first, so
-// that it comes back also where the process that changed it was killed. What keeps processors from
-// sleep ends with that process.
+// Package tune changes a machine so that measurements on it are disturbed less (the measures of
+// paper 3): processors that only the lab may use, processors for its nodes, its datapath and its
+// controller, one thread per core, the frequency governor, no sleep states, no IPv6 on new devices.
+// It uses cgroups, sysctls and sysfs; the former state is written to disk first, so that it can be
+// restored even if the process that changed it was killed. Keeping processors from sleeping ends
+// with that process.
 package tune
 
 import (
@@ -22,41 +22,42 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Settings are what is to be changed. Processors are written 1-3,5; what is empty, or none, stays
-// as it is.
+// Settings say what to change. Processors are written 1-3,5; what is empty, or none, stays as it
+// is.
 type Settings struct {
-	Lab     string // that is up; needed for Nodes, Datapath and Controller
+	Lab     string // which is up; needed for Nodes, Datapath and Controller
 	Isolate string // processors on which only the lab's processes may run
-	Nodes   string // processors for what runs in hosts and routers
-	// For Open vSwitch, or for the lab's daemon, whose embedded switches forward what the kernel
-	// passes on to them.
+	Nodes   string // processors for programs in hosts and routers
+	// For Open vSwitch, or for the lab's daemon, whose embedded switches forward the packets that
+	// the kernel passes to them.
 	Datapath   string
 	Controller string // for the programs that the lab started as controllers, or for the daemon
-	SMT        string // on or off: whether the two or more threads of a core are processors
-	Governor   string // of the frequency of all processors: performance
-	Awake      bool   // processors do not sleep, from which they take time to wake; never Permanent
-	// Network devices made from now on in the machine's own namespace have no IPv6: those of
+	SMT        string // on or off: whether all threads of a core are used
+	Governor   string // of all processors' frequency: performance
+	Awake      bool   // keep processors from sleep states, which take time to leave; never Permanent
+	// No IPv6 on network devices made from now on in the machine's own namespace: those of
 	// Mininet's switches.
 	IPv6Off bool
 
 	Permanent bool // it stays when this process ends, until Restore
 }
 
-// Any says whether anything is to be changed.
+// Any says whether there is anything to change.
 func (s Settings) Any() bool {
 	return s.Processors() || given(s.SMT, s.Governor) || s.Awake || s.IPv6Off
 }
 
-// Processors says whether processes are to be given processors.
+// Processors says whether processes get processors assigned.
 func (s Settings) Processors() bool { return given(s.Isolate, s.Nodes, s.Datapath, s.Controller) }
 
-// given says whether any of some settings is.
+// given says whether any of the settings is set.
 func given(settings ...string) bool {
 	return slices.ContainsFunc(settings, func(s string) bool { return s != "" && s != none })
 }
 
-// Apply changes the machine, and the processes of a lab that is up. restore undoes it: before the
-// lab goes down or after. Where Apply fails, nothing stays changed. Only one can be in force.
+// Apply changes the machine, and the processes of a lab that is up. restore undoes it, before the
+// lab goes down or after. If Apply fails, nothing stays changed. Only one set of changes can be in
+// force.
 func Apply(s Settings) (restore func() error, err error) {
 	if !s.Any() {
 		return func() error { return nil }, nil
@@ -80,8 +81,8 @@ func Apply(s Settings) (restore func() error, err error) {
 	return func() error { return errors.Join(end(), undo()) }, nil
 }
 
-// Restore undoes what a process that has ended, or one with Settings.Permanent, changed. It says
-// what that was; nothing where nothing was changed.
+// Restore undoes the changes of a process that has ended, or that has set Permanent. It returns a
+// description of them; none if nothing was changed.
 func Restore() ([]string, error) {
 	j, err := load(journalFile())
 	switch {
@@ -95,8 +96,7 @@ func Restore() ([]string, error) {
 	return j.What, j.undo()
 }
 
-// Recover undoes what a process changed that was killed, and leaves alone what somebody wants to
-// stay.
+// Recover undoes the changes of a process that was killed, except permanent ones.
 func Recover() error {
 	j, err := load(journalFile())
 	switch {
@@ -112,24 +112,24 @@ func Recover() error {
 
 func journalFile() string { return filepath.Join(lab.RunDir(), "tuned.json") }
 
-// plan is Settings with everything looked up.
+// plan is Settings with everything resolved.
 type plan struct {
 	groups  cgroup.Hierarchies // where labs have their cgroups
 	mounts  cgroup.Hierarchies // where the same hierarchies are mounted
 	isolate CPUs
-	all     CPUs // processors that run
+	all     CPUs // online
 	lab     string
 	pins    map[part]CPUs
 	nodes   []string        // cgroups of the lab's nodes
-	cores   map[string]CPUs // of nodes to which the topology gives processors
+	cores   map[string]CPUs // of nodes to which the topology assigns processors
 	daemon  int             // process, if it is to be pinned
-	serves  []part          // what the daemon is
+	serves  []part          // the parts that the daemon is
 	machine hardware
 	awake   bool
 	ipv6Off bool
 }
 
-// part of a lab.
+// part is a part of a lab.
 type part string
 
 const (
@@ -159,7 +159,7 @@ func (s Settings) plan() (*plan, error) {
 	return p, p.meet()
 }
 
-// read reads the lists of processors, of those of the machine.
+// read parses the lists of processors and checks them against the machine's.
 func (s Settings) read(all CPUs) (*plan, error) {
 	p := &plan{lab: s.Lab, all: all, pins: map[part]CPUs{}, cores: map[string]CPUs{}, awake: s.Awake,
 		ipv6Off: s.IPv6Off}
@@ -196,7 +196,7 @@ func (s Settings) read(all CPUs) (*plan, error) {
 	return p, err
 }
 
-// cpus reads a list and checks that all of it is there.
+// cpus parses a list and checks that all its processors exist.
 func (p *plan) cpus(what, text string, within CPUs) (CPUs, error) {
 	c, err := ParseCPUs(text)
 	if err != nil {
@@ -212,7 +212,7 @@ func (p *plan) cpus(what, text string, within CPUs) (CPUs, error) {
 	return c, nil
 }
 
-// meet looks up what the lab is made of.
+// meet looks up the processes and cgroups of the lab.
 func (p *plan) meet() error {
 	s, err := lab.Load(p.lab)
 	if err != nil {
@@ -225,8 +225,8 @@ func (p *plan) meet() error {
 	return p.parts(s.Topology)
 }
 
-// parts notes what of a topology can be given processors. It fails where the topology's own wishes
-// cannot be met with them.
+// parts records which parts of a topology can be given processors. It fails if the settings are
+// incompatible with the topology's own.
 func (p *plan) parts(t *topology.Topology) error {
 	var errs []error
 	for _, n := range t.Nodes {
@@ -252,7 +252,7 @@ func (p *plan) parts(t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// own notes the processors that the topology gives a node: it keeps them.
+// own records the processors that the topology assigns to a node, which keeps them.
 func (p *plan) own(n *topology.Node) error {
 	if len(n.Cores) == 0 {
 		return nil
@@ -264,7 +264,7 @@ func (p *plan) own(n *topology.Node) error {
 	return nil
 }
 
-// of is where a part may run.
+// of returns where a part may run.
 func (p *plan) of(which part) CPUs {
 	if c := p.pins[which]; len(c) > 0 {
 		return c
@@ -275,8 +275,8 @@ func (p *plan) of(which part) CPUs {
 	return p.all
 }
 
-// ofDaemon is where the daemon may run, which may be datapath and controller in one. Of these, one
-// that is pinned is pinned with the other. One that is neither goes with the nodes.
+// ofDaemon returns where the daemon may run, which may be both datapath and controller. If one of
+// these is pinned, the other is pinned with it. A daemon that is neither runs with the nodes.
 func (p *plan) ofDaemon() CPUs {
 	for _, which := range p.serves {
 		if c := p.pins[which]; len(c) > 0 {
@@ -289,7 +289,7 @@ func (p *plan) ofDaemon() CPUs {
 	return p.pins[nodes] // it sends nodes' echoes
 }
 
-// what is changed, for people.
+// what describes the changes for users.
 func (p *plan) what() (out []string) {
 	if len(p.isolate) > 0 {
 		out = append(out, fmt.Sprintf("processors %s isolated", p.isolate))

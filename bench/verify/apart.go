@@ -11,11 +11,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// mostApart is how many pairs in different VLANs are tried.
+// mostApart is how many pairs of nodes in different VLANs are tried.
 const mostApart = 200
 
-// callApart has nodes call those that VLANs keep from them: no answer may come, by any protocol. It
-// is tried once, as an answer that comes once is one too many.
+// callApart has nodes call those from which VLANs separate them: no answer may come, by any
+// protocol. Each is called only once, as a single answer is wrong already.
 func (v *verifier) callApart(ctx context.Context) error {
 	pairs := v.pairsApart(ctx)
 	if err := v.callAll(ctx, pairs, 0); err != nil {
@@ -29,7 +29,7 @@ func (v *verifier) callApart(ctx context.Context) error {
 	return nil
 }
 
-// answered says which answers came; "": none.
+// answered says which answers came; "" if none did.
 func answered(p *pair, c *calling) string {
 	var by []string
 	for _, o := range []struct {
@@ -47,11 +47,11 @@ func answered(p *pair, c *calling) string {
 		strings.Join(by, ", "))
 }
 
-// pairsApart chooses pairs of nodes that have addresses in one subnet, in different VLANs, whatever
-// links are down and whatever spanning trees leave out.
+// pairsApart chooses pairs of nodes with addresses in one subnet but in different VLANs, even if
+// all links were up and no spanning tree blocked any.
 func (v *verifier) pairsApart(ctx context.Context) (out []*pair) {
 	vlans := topology.VLANPorts(v.t)
-	networks := map[string]int{} // of a node: links, those with several VLANs twice
+	networks := map[string]int{} // of a node: its links, those with several VLANs counted twice
 	for _, l := range v.t.Links {
 		for i, e := range l.Ends {
 			if networks[e.Node]++; vlans[l][1-i].Trunk != "" {
@@ -64,7 +64,7 @@ func (v *verifier) pairsApart(ctx context.Context) (out []*pair) {
 		return nil
 	}
 	promise := v.whole().promise()
-	at := map[netip.Prefix][]place{} // by subnet: its addresses, and the segments that they are in
+	at := map[netip.Prefix][]place{} // by subnet: its addresses, with their segments
 	shares := func(from, owner string) bool {
 		return slices.ContainsFunc(promise.at[from], func(i iface) bool {
 			return slices.ContainsFunc(promise.at[owner], func(k iface) bool { return i.segment == k.segment })
@@ -80,7 +80,7 @@ func (v *verifier) pairsApart(ctx context.Context) (out []*pair) {
 			}
 		}
 	}
-	each := 1 + mostApart/max(1, len(v.ends)) // of each node, so that all have their turn
+	each := 1 + mostApart/max(1, len(v.ends)) // per node, so that all nodes are tried
 	for n, from := range v.ends {
 		if ctx.Err() != nil || len(out) >= mostApart {
 			break
@@ -106,7 +106,7 @@ func (v *verifier) pairsApart(ctx context.Context) (out []*pair) {
 	return out[:min(len(out), mostApart)]
 }
 
-// whole is the network with all of its links up, and none left out by spanning trees.
+// whole returns the network with all of its links up, and none blocked by spanning trees.
 func (v *verifier) whole() *network {
 	info := v.info
 	info.Topology = info.Topology.Clone()
@@ -120,8 +120,8 @@ func (v *verifier) whole() *network {
 	return newNetwork(info)
 }
 
-// mayJoin says whether a node may pass frames from one VLAN on to another by what runs in it, or by
-// what its controller has it do.
+// mayJoin says whether a node may pass frames from one VLAN to another, by its programs or its
+// controller.
 func (v *verifier) mayJoin(n *topology.Node, networks int) bool {
 	switch n.Kind {
 	case topology.Switch:
@@ -132,8 +132,9 @@ func (v *verifier) mayJoin(n *topology.Node, networks int) bool {
 	return false
 }
 
-// keptFrom says whether packets of a node to an address cannot arrive: by all of its routes it
-// would ask for the address where nobody has it, as its owner is in another segment.
+// keptFrom says whether packets of a node to an address cannot arrive: by all of its routes the
+// node would look for the address in a segment in which nobody has it, as its owner is in another
+// segment.
 func (p *promise) keptFrom(from string, to netip.Addr, owner string) bool {
 	steps := p.steps(from, to)
 	return len(steps) > 0 && p.has(owner, to) && !slices.ContainsFunc(steps, func(s step) bool {

@@ -7,19 +7,19 @@ import (
 	"trivet.dev/trivet/internal/words"
 )
 
-// finding is what one look says of a direction that tasks were to fill.
+// finding is the result of one look at a direction that a task was to fill.
 type finding int
 
 const (
 	nothing finding = iota
-	atLeast         // no more came to it, and that came through
+	atLeast         // all that came to it came through, but that was not enough to tell
 	right
 	tooLittle
 	tooMuch
 )
 
-// find compares what came out of a direction with what is asked, and with what went in: more than
-// asked is wrong always, less only where more went in.
+// find compares the rate that came out of a direction with the one that is asked for, and with the
+// one that went in: more than asked for is always wrong, less only if more went in.
 func (v *verifier) find(p *passage) finding {
 	asked, kept := v.rate(p.hop), comes(v.egress(p.hop))
 	// A sender that stalled for a moment leaves a gap; the other parts tell what the link carries.
@@ -37,22 +37,22 @@ func (v *verifier) find(p *passage) finding {
 	return atLeast
 }
 
-// side is something of a direction, sent to by one or by several at once.
+// side is a quantity of a direction, measured by one sender or by several at once.
 type side struct {
 	hop
 	what string
 	many bool
 }
 
-// evidence is what all looks at a side say.
+// evidence collects the results of all looks at a side.
 type evidence struct {
 	right  int
 	failed int
-	got    *float64 // of the last look that told; while none has: the most that came
-	said   string   // what the last look that failed says
-	unsure string   // why it could not be told, at last
-	narrow *hop     // what let no more come: a direction on the way
-	again  bool     // another look may tell
+	got    *float64 // at the last look that was conclusive; before that, the maximum that came
+	said   string   // finding of the last look that failed
+	unsure string   // why the last look was inconclusive
+	narrow *hop     // a direction on the way that let no more through
+	again  bool     // another look may be conclusive
 	by     []string
 }
 
@@ -64,7 +64,7 @@ func (e *evidence) fails(got float64, format string, args ...any) {
 	e.failed, e.got, e.said = e.failed+1, &got, fmt.Sprintf(format, args...)
 }
 
-// open notes why a look did not tell; again: another may.
+// open records why a look was inconclusive; again says that another may not be.
 func (e *evidence) open(again bool, format string, args ...any) {
 	e.again, e.unsure = again, fmt.Sprintf(format, args...)
 }
@@ -77,7 +77,7 @@ func (v *verifier) evidenceOf(h hop, what string, many bool) *evidence {
 	return v.evidence[s]
 }
 
-// learn takes what a look says of the direction that its task is for.
+// learn evaluates a look at the direction of its task.
 func (v *verifier) learn(r *reading) {
 	many := len(r.shares) > 1
 	e := v.evidenceOf(r.hop, Rate, many)
@@ -134,8 +134,8 @@ func (e *evidence) least(got float64) {
 	}
 }
 
-// learnLimit notes what let no more come to a direction: one before it that dropped packets, one
-// that is known to be narrow, or the machine.
+// learnLimit records what limited the rate that came to a direction: an earlier direction that
+// dropped packets, one that is known to be narrow, or the machine.
 func (v *verifier) learnLimit(e *evidence, r *reading, p *passage, all []*passage) {
 	for _, one := range all {
 		if one.hop == p.hop {
@@ -163,7 +163,8 @@ func (v *verifier) learnLimit(e *evidence, r *reading, p *passage, all []*passag
 	e.open(false, "at least %s: this machine sends no more than %s", bits(max(p.out, p.middle)), bits(p.in))
 }
 
-// faulty says whether a direction has brought too little whenever it was told.
+// faulty returns the evidence that a direction has brought too little at every conclusive look;
+// otherwise nil.
 func (v *verifier) faulty(h hop) *evidence {
 	for _, many := range []bool{false, true} {
 		if e := v.evidence[side{h, Rate, many}]; e != nil && e.failed > 0 && e.right == 0 && *e.got < v.rate(h) {
@@ -173,7 +174,7 @@ func (v *verifier) faulty(h hop) *evidence {
 	return nil
 }
 
-// carries is what is known of the rate of a direction: what is asked, or less where less came.
+// carries returns the known rate of a direction: the one that is asked for, or less if less came.
 func (v *verifier) carries(h hop) float64 {
 	if e := v.faulty(h); e != nil {
 		return *e.got
@@ -181,7 +182,7 @@ func (v *verifier) carries(h hop) float64 {
 	return v.rate(h)
 }
 
-// unsettled leaves, of tasks planned by what is known by now, those that another look may settle.
+// unsettled returns those tasks, planned with what is known by now, that another look may settle.
 func (v *verifier) unsettled(tasks []*task) (out []*task) {
 	for _, t := range tasks {
 		settled := true
@@ -203,7 +204,7 @@ func (v *verifier) unsettled(tasks []*task) (out []*task) {
 	return out
 }
 
-// conclude says of a direction what all looks came to.
+// conclude sums up all looks at a direction.
 func (v *verifier) conclude(h hop) {
 	for _, what := range []string{Rate, Queue} {
 		c := v.check(h, what)
@@ -229,7 +230,7 @@ func (v *verifier) conclude(h hop) {
 	}
 }
 
-// verdict is what the evidence of a side says.
+// verdict returns the verdict from the evidence of a side.
 func (v *verifier) verdict(c Check, h hop, e *evidence) Check {
 	c.By, c.Looks, c.Failed = e.by, e.right+e.failed, e.failed
 	switch {
@@ -249,8 +250,8 @@ func (v *verifier) verdict(c Check, h hop, e *evidence) Check {
 	return c
 }
 
-// better joins what several ways of sending said of one check: wrong by one is wrong, and what
-// comes and goes by one is not told; else told by one is told.
+// better combines the results of one check by several ways of sending: wrong if one is wrong,
+// untold if one comes and goes, otherwise told if one is.
 func better(a, b Check) Check {
 	switch {
 	case a.Verdict == Wrong || b.Verdict == Wrong:

@@ -11,8 +11,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// processors is how much time all processors have had, and have been idle, in seconds since the
-// machine began.
+// processors is the total time and the idle time of all processors since boot, in seconds.
 type processors struct{ all, idle float64 }
 
 func readProcessors() (p processors) {
@@ -30,25 +29,25 @@ func readProcessors() (p processors) {
 	return p
 }
 
-// leastIdle is the share of the processors' time that must be left for what comes late, or too
-// little, to be the lab's doing.
+// leastIdle is the share of the processors' time that must be idle: otherwise packets that are late
+// or missing may be the machine's fault.
 const leastIdle = 0.1
 
-// busySince says whether the machine had hardly any time left.
+// busySince says whether the machine had hardly any idle time since then.
 func (p processors) busySince() bool {
 	now := readProcessors()
 	return now.idle-p.idle < leastIdle*(now.all-p.all)
 }
 
-// machine is what the machine itself says of a time: whether something waited for a processor
-// (/proc/pressure/cpu), and how late a timer of its own was.
+// machine records the machine's own state over a time: whether something waited for a processor
+// (/proc/pressure/cpu), and how late a timer was.
 type machine struct {
-	busy    bool // hardly any time was left, all in all
+	busy    bool // hardly any idle time in total
 	moments []moment
 }
 
-// moment is a look at it: how long, since the machine began and since the watch did, something
-// waited, and the timer was late.
+// moment is one reading: the time since boot that something has waited, and the lateness of the
+// timer.
 type moment struct {
 	at           int64 // nanoseconds since 1970
 	waited, late time.Duration
@@ -56,13 +55,13 @@ type moment struct {
 
 const (
 	momentary = 5 * time.Millisecond  // from one moment to the next
-	usual     = 15 * time.Millisecond // that a timer may take at rest, on a kernel with slow ticks
+	usual     = 15 * time.Millisecond // lateness of a timer at rest, on a kernel with slow ticks
 )
 
-// watch looks at the machine until end, which returns what it was like.
+// watch records the machine's state until end, which returns it.
 func watch() (end func() *machine) {
 	m, before := &machine{}, readProcessors()
-	pressure, _ := os.Open("/proc/pressure/cpu") // nil where the kernel does not tell
+	pressure, _ := os.Open("/proc/pressure/cpu") // nil if the kernel does not have it
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -90,7 +89,8 @@ func watch() (end func() *machine) {
 	}
 }
 
-// waitedFor reads for how long something has waited for a processor: "some … total=MICROSECONDS".
+// waitedFor reads the time for which something has waited for a processor: "some …
+// total=MICROSECONDS".
 func waitedFor(pressure *os.File) time.Duration {
 	b := make([]byte, 256)
 	n, _ := pressure.ReadAt(b, 0)
@@ -100,8 +100,9 @@ func waitedFor(pressure *os.File) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// excuses says whether the machine may be why something took longer than it should, by so much,
-// between two times: for half of that something waited for a processor, or nothing ran at all.
+// excuses says whether the machine may be the reason why something took longer than it should, by
+// so much, between two times: for half of that time something waited for a processor, or nothing
+// ran at all.
 func (m *machine) excuses(from, to int64, by time.Duration) bool {
 	if m == nil || len(m.moments) == 0 {
 		return false

@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Verdict is what a check came to.
+// Verdict is the result of a check.
 type Verdict string
 
 // Verdicts.
@@ -18,7 +18,7 @@ const (
 	Untold Verdict = "untold" // it cannot be told here; Why says why
 )
 
-// What is checked of a direction of a link, and its unit.
+// Quantities that are checked for a direction of a link, and their units.
 const (
 	Rate   = "rate"   // bit/s of layer 2: Ethernet header counted, preamble and FCS not
 	Delay  = "delay"  // s, one way
@@ -26,19 +26,19 @@ const (
 	Loss   = "loss"   // share of packets, in [0, 1]
 	Queue  = "queue"  // packets of 1514 bytes
 	MTU    = "mtu"    // bytes of layer 3
-	Up     = "up"     // 1: packets cross the link, 0: none does
+	Up     = "up"     // 1: packets cross the link, 0: none do
 
 	Reorder   = "reorder"   // share of packets that overtake others
 	Duplicate = "duplicate" // share of packets that come more than once
-	Corrupt   = "corrupt"   // share of packets in which something is changed
+	Corrupt   = "corrupt"   // share of packets that are damaged
 )
 
-// Measured are what is checked of links that are up, in the order in which it is shown, and units:
-// of shares %, of what is counted none.
+// Measured are the quantities of links that are up, in the order in which they are shown, with
+// units: % for shares, none for counts.
 var Measured = []struct{ What, Unit string }{{Rate, "bit/s"}, {Delay, "s"}, {Jitter, "s"}, {Loss, "%"}, {Reorder, "%"},
 	{Duplicate, "%"}, {Corrupt, "%"}, {Queue, ""}, {MTU, ""}}
 
-// Check is one thing that was asked, and what it is.
+// Check is a property that was asked for, and its actual value.
 type Check struct {
 	What    string   `json:"what" enum:"rate,delay,jitter,loss,reorder,duplicate,corrupt,queue,mtu,up"`
 	Asked   float64  `json:"asked" doc:"bit/s, s, share, packets, bytes; 0 of a rate: not limited"`
@@ -66,7 +66,7 @@ func (c *Check) untold(format string, args ...any) {
 	c.Verdict, c.Why = Untold, fmt.Sprintf(format, args...)
 }
 
-// asked lists what a direction promises.
+// asked lists what the topology promises of a direction.
 func (v *verifier) asked(h hop) []Check {
 	l := v.t.Links[h.link]
 	e := l.Egress(h.out)
@@ -94,7 +94,7 @@ func (v *verifier) asked(h hop) []Check {
 	return append(checks, ask(MTU, float64(min(l.MTUAt(0), l.MTUAt(1)))))
 }
 
-// judgeOne says of a check what samples show.
+// judgeOne judges a check by samples.
 func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
 	e := v.egress(h)
 	living := slices.DeleteFunc(slices.Clone(samples),
@@ -119,7 +119,7 @@ func (v *verifier) judgeOne(c *Check, h hop, samples []*sample) {
 			break
 		}
 		v.judgeJitter(c, joined(samples))
-	case Loss: // of packets that come twice one may be lost, and of what is damaged not all is read
+	case Loss: // one of two copies may be lost, and damaged packets may be unreadable
 		excuse := "the machine is too busy"
 		if slices.ContainsFunc(living, func(s *sample) bool { return s.missed > 0 }) {
 			excuse = "taps missed some"

@@ -9,27 +9,27 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What a machine notes is in the time of its own clock, until it is put into the head's.
+// A machine records times of its own clock, which are converted to the head's.
 
-// ahead is how far the clock at a node is ahead of the head's, in nanoseconds, as far as that is
+// ahead returns how far the clock at a node is ahead of the head's, in nanoseconds, as far as
 // known.
 func (v *verifier) ahead(node string) int64 {
-	if its, ok := v.clocks[node]; ok { // which the head has compared with its own, wherever the guest is
+	if its, ok := v.clocks[node]; ok { // a guest's, which the head has compared with its own
 		return its.Ahead
 	}
 	c, _ := v.sites.ClocksApart(topology.Head, v.siteOf(node))
 	return int64(c.Offset * 1e6)
 }
 
-// apart says how far off a time may be, in seconds, that is from the clock at one end of a link to
-// that at its other end, if that is known.
+// apart returns the maximum error, in seconds, of a time from the clock at one end of a link to
+// that at the other end, if known.
 func (v *verifier) apart(h hop) (within float64, known bool) {
 	near, far := v.near(h), v.far(h)
 	c, known := v.sites.ClocksApart(v.siteOf(near), v.siteOf(far))
 	return c.Within/1e3 + v.clocks[near].Within + v.clocks[far].Within, known
 }
 
-// clockAt is whose clock a node goes by: the machine's, or that of a guest itself.
+// clockAt returns whose clock a node uses: its machine's, or that of a guest itself.
 func (v *verifier) clockAt(node string) string {
 	if _, ok := v.clocks[node]; ok {
 		return node
@@ -37,7 +37,8 @@ func (v *verifier) clockAt(node string) string {
 	return v.siteOf(node)
 }
 
-// clocksTell says why the clocks at both ends of a link cannot tell a delay; "": they can.
+// clocksTell says why a delay cannot be measured with the clocks at both ends of a link; "" if it
+// can.
 func (v *verifier) clocksTell(h hop, off float64) string {
 	within, known := v.apart(h)
 	near, far := v.clockAt(v.near(h)), v.clockAt(v.far(h))
@@ -51,7 +52,7 @@ func (v *verifier) clocksTell(h hop, off float64) string {
 	return ""
 }
 
-// measure sends a stream and receives it; all times are the head's.
+// measure sends and receives a stream; all times are the head's.
 func (v *verifier) measure(ctx context.Context, from, to string, s packets.Send, r packets.Receive,
 	quiet time.Duration) (*packets.Sent, *packets.Received, error) {
 	sent, got, err := v.sends.Measure(ctx, from, to, s, r, quiet)

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// judgeWays notes of streams that have arrived whether routers sent them by other ways than
-// their protocol is to find.
+// judgeWays records streams that have arrived, but that routers sent by other paths than their
+// protocol should find.
 func (v *verifier) judgeWays(traces []*trace) {
 	for _, t := range traces {
 		if way := t.wayTaken(); way != nil {
@@ -18,7 +18,7 @@ func (v *verifier) judgeWays(traces []*trace) {
 	}
 }
 
-// sayDetours says what is left of them after all looks.
+// sayDetours reports those that are left after all looks.
 func (v *verifier) sayDetours() {
 	for _, why := range slices.Compact(slices.Sorted(maps.Values(v.detours))) {
 		if why != "" {
@@ -27,7 +27,7 @@ func (v *verifier) sayDetours() {
 	}
 }
 
-// costsOf has what the ways of the protocols cost that a topology's routers speak.
+// costsOf returns the costs of paths for the protocols that a topology's routers speak.
 func costsOf(t *topology.Topology) map[*topology.Protocol]topology.Costs {
 	out := map[*topology.Protocol]topology.Costs{}
 	for _, p := range topology.Spoken(t) {
@@ -38,12 +38,12 @@ func costsOf(t *topology.Topology) map[*topology.Protocol]topology.Costs {
 	return out
 }
 
-// detour says which router sends a stream by a way that costs its protocol more than the cheapest,
-// by the topology's settings; "": none, or what it may do is not known by these, as it is not where
-// routers speak several protocols.
+// detour says which router sends a stream by a path that costs its protocol more than the cheapest
+// one, by the topology's settings; "" if none does, or if the settings alone do not tell, as with
+// routers that speak several protocols.
 func (v *verifier) detour(f *flow, way []hop) string {
 	to := v.address[f.to]
-	var routers []hop // directions out of routers
+	var routers []hop // directions that leave routers
 	for _, h := range way {
 		n := v.nodes[v.near(h)]
 		if n.Kind != topology.Router {
@@ -55,7 +55,7 @@ func (v *verifier) detour(f *flow, way []hop) string {
 		}
 		routers = append(routers, h)
 	}
-	// One with a configuration or a command of its own may change what all others find.
+	// A router with a configuration or a command of its own may change what all others find.
 	if !to.Is4() || slices.ContainsFunc(v.t.Nodes, func(n *topology.Node) bool {
 		return n.Kind == topology.Router && (len(n.Config) > 0 || n.Start != "")
 	}) {

@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// AsInFile returns a running topology with what a file says of its links, addresses and routes, as
-// far as it has them: what a lab is measured against that is to be what the file says.
+// AsInFile returns a running topology with the links, addresses and routes of a file, as far as it
+// has them: this is what a lab is measured against that should match the file.
 func AsInFile(running, file *topology.Topology) *topology.Topology {
 	out := *running
 	out.Links, out.Nodes = slices.Clone(running.Links), slices.Clone(running.Nodes)
@@ -24,7 +24,7 @@ func AsInFile(running, file *topology.Topology) *topology.Topology {
 			l.Ends[0], l.Ends[1] = l.Ends[1], l.Ends[0]
 		}
 		for end := range l.Ends {
-			l.Ends[end].Interface = running.Links[i].Ends[end].Interface // where it is looked for
+			l.Ends[end].Interface = running.Links[i].Ends[end].Interface // where it is in the lab
 		}
 		if scheduled(file, l) {
 			l.Down = running.Links[i].Down
@@ -46,15 +46,14 @@ func AsInFile(running, file *topology.Topology) *topology.Topology {
 	return &out
 }
 
-// scheduled says whether a topology's schedule changes a link as time goes by.
+// scheduled says whether a topology's schedule changes a link.
 func scheduled(t *topology.Topology, l *topology.Link) bool {
 	return slices.ContainsFunc(t.Schedule,
 		func(e topology.Event) bool { return e.Action.Node == "" && l.Joins(e.Action.Ends[0], e.Action.Ends[1]) })
 }
 
-// Differences says in what a running topology is not what a file says, whose name is given. Of
-// nodes only is said whether they are there, unless all is asked for: how a lab was brought up may
-// decide the rest.
+// Differences lists how a running topology differs from a file, whose name is given. Of nodes it
+// only says whether they exist, unless all is set: how a lab was brought up may determine the rest.
 func Differences(running, file *topology.Topology, name string, all bool) (out []string) {
 	for _, c := range topology.Diff(file, running) {
 		switch {
@@ -80,12 +79,12 @@ func Differences(running, file *topology.Topology, name string, all bool) (out [
 	return out
 }
 
-// said puts what differs into words: of settings of links only, if asked for.
+// said describes differences; with options, only those in settings of links.
 func said(fields []topology.Field, file string, options bool) string {
 	var out []string
 	for _, f := range fields {
 		of := f.Name[strings.LastIndex(f.Name, ".")+1:]
-		if slices.Contains([]string{"device", "named", "held"}, f.Name) { // how it is made, not what it is
+		if slices.Contains([]string{"device", "named", "held"}, f.Name) { // implementation rather than meaning
 			continue
 		}
 		if options && of != "down" && !slices.Contains(topology.LinkOptionNames(), of) {

@@ -13,9 +13,9 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// openGuests brings this program into guests that run Linux and let us in. Of the others only the
-// answers are tried. Routers in virtual machines of Trivet's have it; of all of them the clocks are
-// read.
+// openGuests copies this program into guests that run Linux and that we can log in to. Of the
+// others only the answers are tried. Routers in Trivet's own virtual machines have the program
+// already. The clocks of all of them are read.
 func (v *verifier) openGuests(ctx context.Context) error {
 	var guests []string
 	for _, n := range v.t.Nodes {
@@ -61,8 +61,8 @@ func (v *verifier) openGuests(ctx context.Context) error {
 	return err
 }
 
-// named gives what a guest sees of its devices the names that they have in the topology, by their
-// MAC, and leaves out the one that is not the topology's.
+// named renames a guest's devices as in the topology, by their MAC addresses, and drops the one
+// that is not in the topology.
 func (v *verifier) named(node string, s *seen) {
 	if n := v.nodes[node]; n == nil || !n.Made().Foreign() {
 		return

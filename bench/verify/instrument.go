@@ -13,8 +13,9 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// instrument runs this program in a node with one of its commands for that. It ends where the node
-// hangs: what was told something says nothing, nor does another program begin.
+// instrument runs this program in a node with one of its commands for measuring. It ends if the
+// node hangs: the program has been told something and prints nothing, and no other program starts
+// there either.
 func (v *verifier) instrument(ctx context.Context, node, command string, in io.Reader, out io.Writer) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -33,7 +34,7 @@ func (v *verifier) instrument(ctx context.Context, node, command string, in io.R
 			if ctx.Err() != nil || hears.spoke.Swap(false) || !hears.told.Load() {
 				continue
 			}
-			if command == LookCommand { // which speaks at once
+			if command == LookCommand { // it prints at once
 				end(&errSilent{node, err})
 			} else if e := asSilent(v.instrument(ctx, node, LookCommand, nil, io.Discard)); e != nil {
 				end(e)
@@ -55,7 +56,8 @@ func (v *verifier) instrument(ctx context.Context, node, command string, in io.R
 	return nil
 }
 
-// hears notes whether a program has spoken lately, and whether it was told something since.
+// hears records whether a program has printed something lately, and whether it was told something
+// since.
 type hears struct {
 	io.Reader
 	io.Writer
@@ -74,7 +76,7 @@ func (h *hears) Write(p []byte) (int, error) {
 	return h.Writer.Write(p)
 }
 
-// errSilent is the error of a node in which no program begins.
+// errSilent is the error of a node in which no program starts.
 type errSilent struct {
 	node string
 	err  error
@@ -96,7 +98,7 @@ func asSilent(err error) *errSilent {
 	return nil
 }
 
-// orSilent notes that a node is silent, if that is the error; others it returns.
+// orSilent records that a node hangs, if that is the error; it returns other errors.
 func (v *verifier) orSilent(err error) error {
 	e := asSilent(err)
 	if e == nil {
@@ -106,7 +108,7 @@ func (v *verifier) orSilent(err error) error {
 	return nil
 }
 
-// silence notes that a node is silent: nothing else is tried there.
+// silence records that a node hangs: nothing else is tried there.
 func (v *verifier) silence(e *errSilent) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -10,24 +10,24 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// How far something may be off and be right.
+// Tolerances: how far a value may be off and count as right.
 const (
 	rateOff    = 0.05   // share of a rate
 	delayOff   = 0.05   // share of a delay
-	delayFloor = 0.0005 // seconds that a delay may always be off: timers and wake-ups
+	delayFloor = 0.0005 // seconds of any delay's tolerance: timers and wake-ups
 	jitterOff  = 0.30   // share of a jitter
 	queueOff   = 0.15   // share of a queue
-	lateOff    = 0.002  // seconds beyond that for a packet to be late
+	lateOff    = 0.002  // seconds beyond that after which a packet is late
 	lateShare  = 0.01   // share of packets that may be late, or early
-	aheadShare = 0.002  // share of packets that may overtake others where none should
+	aheadShare = 0.002  // share of packets that may overtake others although none should
 
 )
 
-// chance is how likely a lab that is as it should be is to be found wrong by the packets that
-// happened to be lost, in all of it together.
+// chance is the probability that a correct lab is found wrong because of random losses, over all
+// its checks together.
 const chance = 1e-3
 
-// judge says of each direction what all streams over it showed, at all looks.
+// judge judges each direction by all streams over it, at all looks.
 func (v *verifier) judge() {
 	tests := 0
 	for _, samples := range v.seen {
@@ -44,14 +44,13 @@ func (v *verifier) judge() {
 	}
 }
 
-// judgeCheck judges what all looks saw together, and says how many of them alone would have been
-// wrong: what was wrong at one of several is not made right by the others, unless chance may be
-// why.
+// judgeCheck judges a check by all looks together, and counts the looks that would have been wrong
+// alone: a wrong look is not outweighed by others, unless it may be due to chance.
 func (v *verifier) judgeCheck(c *Check, h hop, samples []*sample) {
 	before := *c
 	blank := func() Check {
 		if c.What == Up && before.Verdict == Wrong {
-			return before // a carrier is missing, as long as nothing comes
+			return before // while nothing comes, the missing carrier is the reason
 		}
 		return Check{What: before.What, Asked: before.Asked, Verdict: Untold}
 	}
@@ -75,7 +74,7 @@ func (v *verifier) judgeCheck(c *Check, h hop, samples []*sample) {
 	switch {
 	case failed == 0 || failed == looks:
 	case c.Verdict == OK && c.What != Delay && c.What != Jitter && c.What != Reorder:
-		// Chance, or it could not have come so far.
+		// Chance, or otherwise nothing could have come this far.
 	case c.Verdict == Wrong:
 		c.Why = fmt.Sprintf("in %d of %d looks: %s", failed, looks, bad.Why)
 	default:
@@ -84,7 +83,7 @@ func (v *verifier) judgeCheck(c *Check, h hop, samples []*sample) {
 	}
 }
 
-// judgeNone judges a direction that nothing came through.
+// judgeNone judges a direction through which nothing came.
 func (v *verifier) judgeNone(c *Check, h hop, samples []*sample) {
 	of, may, why := 0, "", ""
 	var should []*sample
@@ -116,7 +115,8 @@ func (v *verifier) judgeNone(c *Check, h hop, samples []*sample) {
 	}
 }
 
-// mayRefuse is why nothing of a stream may rightly come through a direction, or empty.
+// mayRefuse says why it may be right that nothing of a stream comes through a direction; "" if it
+// is not.
 func (v *verifier) mayRefuse(h hop, s *sample) string {
 	if why := v.mayStop(h); why != "" {
 		return why
@@ -128,7 +128,7 @@ func (v *verifier) mayRefuse(h hop, s *sample) string {
 	return ""
 }
 
-// routed says whether a node has a route to an address by what the topology gives it.
+// routed says whether the topology gives a node a route to an address.
 func (v *verifier) routed(n *topology.Node, to netip.Addr) bool {
 	for _, l := range v.t.Links {
 		for _, e := range l.Ends {
@@ -143,9 +143,9 @@ func (v *verifier) routed(n *topology.Node, to netip.Addr) bool {
 	}))
 }
 
-// mayStop is why a direction may rightly get no packets, or empty: where a controller of the
-// user's own decides what goes there, it may be a firewall, and of routes that are as written, or
-// those of a router's own configuration, the one over it may not be.
+// mayStop says why it may be right that a direction gets no packets; "" if it is not. A user's own
+// controller may be a firewall, and routes that are as written, or a router's own configuration,
+// may not use it.
 func (v *verifier) mayStop(h hop) string {
 	n := v.nodes[v.near(h)]
 	switch {
@@ -161,7 +161,7 @@ func (v *verifier) mayStop(h hop) string {
 	return ""
 }
 
-// joined is how long the packets of all samples took.
+// joined returns how long the packets of all samples took.
 func joined(samples []*sample) (out []passing) {
 	for _, s := range samples {
 		out = append(out, s.took...)
@@ -169,7 +169,7 @@ func joined(samples []*sample) (out []passing) {
 	return out
 }
 
-// byStream are the samples of each stream by itself.
+// byStream groups samples by stream.
 func byStream(samples []*sample) (out [][]*sample) {
 	at := map[string]int{}
 	for _, s := range samples {
@@ -183,7 +183,7 @@ func byStream(samples []*sample) (out [][]*sample) {
 	return out
 }
 
-// namesOf the streams of samples, each once.
+// namesOf returns the names of the streams of samples, each once.
 func namesOf(samples []*sample) (out []string) {
 	for _, s := range byStream(samples) {
 		out = append(out, s[0].by)
@@ -191,7 +191,7 @@ func namesOf(samples []*sample) (out []string) {
 	return out
 }
 
-// worse keeps, of several outcomes of a check, the one that says most against it.
+// worse returns the more serious of two results of a check.
 func worse(a, b Check) Check {
 	rank := map[Verdict]int{OK: 0, Untold: 1, Wrong: 2}
 	if cmp.Compare(rank[b.Verdict], rank[a.Verdict]) > 0 {

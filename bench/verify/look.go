@@ -26,11 +26,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// LookCommand is the argument by which the program knows that it is to say what it sees of the
-// namespaces it is in.
+// LookCommand is the argument that makes the program print what it sees of the namespaces that it
+// is in.
 const LookCommand = "__look"
 
-// seen is what there is in a node's namespaces.
+// seen is what a node's namespaces contain.
 type seen struct {
 	Devices []device     `json:"devices"`
 	Routes  []routeThere `json:"routes"`
@@ -45,17 +45,17 @@ type device struct {
 	Kind      string         `json:"kind"`
 	MAC       string         `json:"mac,omitempty"`
 	MTU       int            `json:"mtu"`
-	MTU6      int            `json:"mtu6,omitempty"` // of IPv6 at the device, which may have another; 0: not known
+	MTU6      int            `json:"mtu6,omitempty"` // the device's MTU for IPv6, which may differ; 0: unknown
 	Carries   bool           `json:"carries"`        // up, with a carrier
 	Addresses []netip.Prefix `json:"addresses"`
 }
 
 type routeThere struct {
 	To  netip.Prefix `json:"to"`
-	Via []netip.Addr `json:"via"` // of several next hops all
+	Via []netip.Addr `json:"via"` // all of several next hops
 }
 
-// Look prints what there is in the namespaces of the process.
+// Look prints what the process's namespaces contain.
 func Look(out io.Writer) error {
 	s, err := look()
 	if err != nil {
@@ -114,11 +114,11 @@ func look() (s seen, err error) {
 	}
 	for file, is := range map[string]*string{"ipv4/ip_forward": &s.Forwards4,
 		"ipv6/conf/all/forwarding": &s.Forwards6} {
-		b, _ := os.ReadFile("/proc/sys/net/" + file) // a kernel without IPv6 has only the first
+		b, _ := os.ReadFile("/proc/sys/net/" + file) // a kernel without IPv6 lacks the second
 		*is = strings.TrimSpace(string(b))
 	}
 	hosts, err := os.ReadFile("/etc/hosts")
-	if s.Hosts = string(hosts); errors.Is(err, fs.ErrNotExist) { // as where a node's system has none
+	if s.Hosts = string(hosts); errors.Is(err, fs.ErrNotExist) { // a node's own system may have none
 		err = nil
 	}
 	return s, err
@@ -126,7 +126,7 @@ func look() (s seen, err error) {
 
 const unixRunning = 0x40 // IFF_RUNNING of <linux/if.h>
 
-// places are nodes that stand for all namespaces of the lab.
+// places returns nodes in which all namespaces of the lab can be read.
 func (n *network) places() (out []string) {
 	for _, node := range n.t.Nodes {
 		if own(node) {
@@ -177,7 +177,7 @@ func (v *verifier) lookAtNodes(ctx context.Context) error {
 	return v.checkOutside(ctx)
 }
 
-// checkNode compares a node with what the topology says of it.
+// checkNode compares a node with the topology.
 func (v *verifier) checkNode(name string, s *seen) {
 	r, node := v.result, v.nodes[name]
 	r.Isolation.add(v.strangers(name, s))
@@ -204,7 +204,7 @@ func (v *verifier) checkNode(name string, s *seen) {
 	for _, route := range v.routesOf(node) {
 		r.Routes.add(noRoute(s, name, route))
 	}
-	if node.Made().Foreign() { // whose names are its owner's
+	if node.Made().Foreign() { // its names are its owner's
 		return
 	}
 	for _, other := range v.t.Nodes {
@@ -226,10 +226,9 @@ func missing(s *seen, node, name string, a netip.Prefix) string {
 	return fmt.Sprintf("%s does not have the address %s at %s", node, a, name)
 }
 
-// routesOf lists the routes that a node is to have, as far as they do not lead over a link that is
-// down.
+// routesOf lists the routes that a node should have, without those over links that are down.
 func (v *verifier) routesOf(n *topology.Node) (out []topology.Route) {
-	// What is changed in other tables is told by the lab (judge.route).
+	// Changes in other tables are reported by the lab (judge.route).
 	all := slices.DeleteFunc(slices.Clone(n.Routes), func(r topology.Route) bool { return !r.InMain() })
 	for _, g := range n.Gateways {
 		to := netip.MustParsePrefix("::/0")
@@ -253,8 +252,8 @@ func (v *verifier) routesOf(n *topology.Node) (out []topology.Route) {
 	return out
 }
 
-// noRoute says that a node lacks a route. One that Trivet has computed may be replaced by one that
-// a routing daemon has found.
+// noRoute says that a node lacks a route. A route that Trivet has computed may be replaced by one
+// from a routing daemon.
 func noRoute(s *seen, node string, want topology.Route) string {
 	var instead []string
 	for _, r := range s.Routes {
@@ -272,8 +271,8 @@ func noRoute(s *seen, node string, want topology.Route) string {
 	return fmt.Sprintf("%s has no route to %s via %s", node, want.To, want.Via)
 }
 
-// noName says that a node does not know another by its name: of each family, what stands first is
-// what programs take. A router's may stand for any of its addresses.
+// noName says that a node does not resolve another's name: of each family, programs use the first
+// address. A router's name may stand for any of its addresses.
 func noName(s *seen, node, name string, t *topology.Topology) string {
 	var ok []netip.Addr
 	for _, p := range topology.AddressesOf(t, t.Node(name)) {
@@ -304,8 +303,7 @@ func noName(s *seen, node, name string, t *topology.Topology) string {
 func (v *verifier) strangers(name string, s *seen) string {
 	fabric := !own(v.nodes[name])
 	if n := v.nodes[name]; n != nil && n.Made().Whole {
-		// It is a machine with interfaces of its own, from which the lab keeps what is sent
-		// (target/local/guard).
+		// It is a machine with its own interfaces, which the lab guards (target/local/guard).
 		return ""
 	}
 	known := map[string]bool{"lo": true}
@@ -346,8 +344,8 @@ func (v *verifier) strangers(name string, s *seen) string {
 	return fmt.Sprintf("%s has a device that is not the lab's: %s", where, strings.Join(strange, ", "))
 }
 
-// carries matches devices beside the switches of a site that pass frames between delay lines and
-// links to other sites (target/local).
+// carries matches devices next to a site's switches that pass frames between delay lines and links
+// to other sites (target/local).
 var carries = regexp.MustCompile(`^v[lx][0-9]+$`)
 
 // crosses says whether links lead from a node's site to others.
@@ -358,19 +356,19 @@ func (v *verifier) crosses(node string) bool {
 	})
 }
 
-// inert says whether a device leads nowhere by itself, as those do that programs in nodes may make
-// and those that the kernel puts into each namespace.
+// inert says whether a device leads nowhere by itself: programs in nodes may make such devices, and
+// the kernel adds some to each namespace.
 func inert(d device, fabric bool) bool {
 	return d.Kind == "dummy" || d.Kind == "bridge" || d.Kind == "openvswitch" || d.Kind == "vlan" || d.Kind == "bond" ||
 		d.Kind == "tuntap" && fabric ||
 		slices.Contains(modules, d.Name) || strings.HasPrefix(d.Name, "ifb")
 }
 
-// modules are the devices that modules of the kernel put into each namespace when they are loaded.
+// modules are the devices that kernel modules add to each namespace when they are loaded.
 var modules = append([]string{"teql0"}, topology.ModuleDevices...)
 
-// checkCarriers says of links with devices whether these are up at both ends. Where packets cross,
-// that goes before it.
+// checkCarriers checks whether links with devices are up at both ends. If packets cross a link,
+// that takes precedence.
 func (v *verifier) checkCarriers(there map[string]*seen) {
 	for i, l := range v.t.Links {
 		if !v.hasDevice(i) {
@@ -412,12 +410,12 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// checkOutside tries whether hosts get an answer from the machine that the lab is on: from its
-// first ones, for all are made alike.
+// checkOutside tries whether hosts get an answer from the lab's machine; it tries only the first
+// ones, as all are made alike.
 func (v *verifier) checkOutside(ctx context.Context) error {
 	for _, n := range v.t.Nodes {
 		if n.NAT {
-			return nil // it is asked to
+			return nil // the topology asks for that
 		}
 	}
 	for i := range v.t.Links {
@@ -455,7 +453,7 @@ func (v *verifier) checkOutside(ctx context.Context) error {
 	return err
 }
 
-// machineAddress is an address of this machine, of all that it has, that no node of the lab has.
+// machineAddress returns one of this machine's addresses that no node of the lab has.
 func machineAddress(t *topology.Topology, all []net.Addr) netip.Addr {
 	for _, a := range all {
 		n, ok := a.(*net.IPNet)
@@ -466,7 +464,7 @@ func machineAddress(t *topology.Topology, all []net.Addr) netip.Addr {
 		if !ok || p.Addr().IsLoopback() || p.Addr().IsLinkLocalUnicast() || !p.Addr().Is4() {
 			continue
 		}
-		taken := t.Management.Subnet.Contains(p.Addr()) // there the machine is to answer
+		taken := t.Management.Subnet.Contains(p.Addr()) // there the machine should answer
 		for _, n := range t.Nodes {
 			taken = taken || slices.ContainsFunc(topology.AddressesOf(t, n), func(x netip.Prefix) bool {
 				return x.Addr() == p.Addr()

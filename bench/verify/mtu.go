@@ -7,15 +7,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// sizes is what full packets of streams say of a direction: how large they were before it, and
-// behind it.
+// sizes are the sizes of a stream's full packets before and after a direction.
 type sizes struct {
 	before, behind int // frames, in bytes of layer 2; 0: none came
 	by             string
 }
 
-// judgeMTUs says of each direction what full packets showed, by the stream of which the largest
-// came to it; of several, by the one of which most came through.
+// judgeMTUs judges each direction by full packets: by the stream whose largest packets came to it,
+// and among several by the one of which most came through.
 func (v *verifier) judgeMTUs(traces []*trace) {
 	best := map[hop]sizes{}
 	for _, t := range traces {
@@ -24,11 +23,11 @@ func (v *verifier) judgeMTUs(traces []*trace) {
 			here := t.points[i]
 			behind := here.largest
 			if behind == 0 && i == len(t.points)-1 && t.cameFull(here) {
-				behind = before // the receiver's socket does not say how large they were on the wire
+				behind = before // the receiver's socket does not know their size on the wire
 			}
 			for k, h := range here.hops {
 				if k < len(here.hops)-1 && behind < before {
-					continue // of links without devices it is not known where they ended
+					continue // on links without devices it is unknown where they ended
 				}
 				s := sizes{before, behind, t.name()}
 				if b, ok := best[h]; before > smallest && len(here.at) > 0 &&
@@ -49,7 +48,7 @@ func (v *verifier) judgeMTUs(traces []*trace) {
 			v.takes[h] = max(s.behind, smallFrame)
 		}
 		if c.Verdict == Wrong && len(c.By) == 0 {
-			continue // its device says so
+			continue // the check of its device reports it
 		}
 		if said.Verdict == Wrong && (v.tunnels(v.near(h)) || v.tunnels(v.far(h))) {
 			said.untold("packets may have gone through a tunnel, which takes smaller ones")
@@ -58,10 +57,11 @@ func (v *verifier) judgeMTUs(traces []*trace) {
 	}
 }
 
-// smallFrame is what is sent over a direction that takes no full packets, in bytes of layer 2.
+// smallFrame is the size of frames over a direction that passes no full packets, in bytes of layer
+// 2.
 const smallFrame = 576 + ethernet
 
-// cameFull says whether a point has one of a stream's full packets.
+// cameFull says whether one of a stream's full packets passed a point.
 func (t *trace) cameFull(p point) bool {
 	for n := max(0, t.sent-t.full); n < t.sent; n++ {
 		if _, ok := p.at[uint64(n)]; ok {
@@ -71,7 +71,7 @@ func (t *trace) cameFull(p point) bool {
 	return false
 }
 
-// judgeMTU takes the largest packets that came to a direction, and through it.
+// judgeMTU judges by the largest packets that came to a direction, and through it.
 func judgeMTU(c *Check, s sizes) Verdict {
 	mtu := int(c.Asked)
 	switch {
@@ -88,11 +88,11 @@ func judgeMTU(c *Check, s sizes) Verdict {
 	return c.Verdict
 }
 
-// smallest is the size of a survey's small frames, at most.
+// smallest is the maximum size of a survey's small frames.
 const smallest = 14 + 40 + 8 + 20
 
-// checkMTUs compares the devices at both ends of links with the topology: what a device takes of
-// more than it is to take, no packet from the nodes shows, whose own devices take no more.
+// checkMTUs compares the devices at both ends of links with the topology: packets from nodes cannot
+// show that a device takes larger ones than it should, as the nodes' own devices do not send these.
 func (v *verifier) checkMTUs(there map[string]*seen) {
 	for i, l := range v.t.Links {
 		if !v.hasDevice(i) {
@@ -102,7 +102,7 @@ func (v *verifier) checkMTUs(there map[string]*seen) {
 			n := v.nodes[e.Node]
 			s := there[v.placeOf(e.Node)]
 			if s == nil || n.Native && n.Kind == topology.Switch {
-				continue // its ports keep what they have
+				continue // its ports keep their MTU
 			}
 			k := slices.IndexFunc(s.Devices, func(d device) bool { return d.Name == e.Interface })
 			c := v.check(hop{i, end}, MTU)
@@ -120,7 +120,7 @@ func (v *verifier) checkMTUs(there map[string]*seen) {
 	}
 }
 
-// placeOf is the node that stands for the namespace of another.
+// placeOf returns the node in which another's namespace is read.
 func (n *network) placeOf(node string) string {
 	if own(n.nodes[node]) {
 		return node
@@ -128,7 +128,7 @@ func (n *network) placeOf(node string) string {
 	return n.fabrics[n.siteOf(node)]
 }
 
-// tunnels says whether a node puts packets into others.
+// tunnels says whether a node encapsulates packets.
 func (n *network) tunnels(node string) bool {
 	return n.nodes[node] != nil && slices.ContainsFunc(n.nodes[node].Interfaces, func(i topology.Interface) bool {
 		return i.VXLAN != 0 || i.GRE.IsValid()

@@ -9,29 +9,29 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// hop is a link in one direction: from end out of it.
+// hop is a direction of a link: out of the end out.
 type hop struct{ link, out int }
 
-// flow is packets from one node to another, and the way that they take.
+// flow is traffic from one node to another, with its path.
 type flow struct {
 	from, to string
 	way      []hop
-	ports    [2]int // from which and to which it was sent when the way was found; 0: none yet
+	ports    [2]int // source and destination when the path was found; 0: not yet
 }
 
 func (f *flow) name() string { return f.from + " → " + f.to }
 
-// network is a topology with what is needed to send through it.
+// network is a topology with indexes for sending through it.
 type network struct {
 	t       *topology.Topology
 	wires   []datapath.Wire
 	nodes   map[string]*topology.Node
-	leaving map[string][]hop // by node: directions of links that carry packets
-	ends    []string         // nodes that can send and receive: hosts, and routers of the kernel
+	leaving map[string][]hop // by node: directions that carry packets
+	ends    []string         // nodes that can send and receive: hosts, and Linux routers
 	address map[string]netip.Addr
-	silent  map[string]bool   // nodes in which no program begins
-	closed  map[string]string // guests among them, and why: see openGuests
-	fabrics map[string]string // by site: a node whose programs run in the namespace of all switches there
+	silent  map[string]bool   // nodes in which no program starts
+	closed  map[string]string // guests that cannot be entered, and why: see openGuests
+	fabrics map[string]string // by site: a node whose programs run in the switches' namespace there
 }
 
 func newNetwork(info lab.Info) *network {
@@ -41,7 +41,7 @@ func newNetwork(info lab.Info) *network {
 	for _, node := range n.t.Nodes {
 		n.nodes[node.Name] = node
 	}
-	for _, node := range n.t.Nodes { // a switch rather than a router
+	for _, node := range n.t.Nodes { // preferably a switch
 		site := node.Sited()
 		if was := n.nodes[n.fabrics[site]]; node.IsDatapath() &&
 			(was == nil || was.Kind != topology.Switch && node.Kind == topology.Switch) {
@@ -77,8 +77,9 @@ func newNetwork(info lab.Info) *network {
 // own says whether a node has a network namespace of its own, in which programs run.
 func own(n *topology.Node) bool { return n.Made().Own }
 
-// addressOf a node is its first of IPv4, or else of IPv6, at a link that is up, or an interface of
-// its own; or on its loopback. In VRFs its programs are not.
+// addressOf returns a node's first IPv4 address, or else its first of IPv6, on a link that is up,
+// on an interface of its own, or on its loopback. Addresses in VRFs do not count, as programs are
+// not in them.
 func (n *network) addressOf(node *topology.Node) (netip.Addr, bool) {
 	var all []netip.Prefix
 	vrfs := node.VRFs()
@@ -116,25 +117,25 @@ func (n *network) far(h hop) string  { return n.t.Links[h.link].Ends[1-h.out].La
 
 func (n *network) nameOf(h hop) string { return n.near(h) + " → " + n.far(h) }
 
-// rate is what a direction carries in bit/s; 0: as much as the machine can.
+// rate returns the bandwidth of a direction in bit/s; 0: unlimited.
 func (n *network) rate(h hop) float64 { return float64(n.t.Links[h.link].Egress(h.out).Bandwidth) }
 
-// hasDevice says whether a tap can see what comes over a link.
+// hasDevice says whether a tap can see the packets of a link.
 func (n *network) hasDevice(link int) bool {
 	return slices.Contains([]datapath.Wire{datapath.Veth, datapath.Line, datapath.Tunnel, datapath.Tagged,
 		datapath.Cable, datapath.Network}, n.wires[link])
 }
 
-// siteOf is where a node is.
+// siteOf returns a node's site.
 func (n *network) siteOf(node string) string {
-	if n.nodes[node] == nil || n.nodes[node].Datapath.Provided() { // nobody looks there, so no clock is read
+	if n.nodes[node] == nil || n.nodes[node].Datapath.Provided() { // no program runs there, so no clock is read
 		return topology.Head
 	}
 	return n.nodes[node].Sited()
 }
 
-// tree finds the shortest ways from a node to all others: the hop by which each is come to. Hosts
-// forward nothing.
+// tree finds the shortest paths from a node to all others: for each the hop by which it is reached.
+// Hosts do not forward.
 func (n *network) tree(from string, over func(hop) bool) map[string]hop {
 	came := map[string]hop{from: {link: -1}}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
@@ -152,7 +153,7 @@ func (n *network) tree(from string, over func(hop) bool) map[string]hop {
 	return came
 }
 
-// back is the way to a node in a tree; nil: there is none.
+// back returns the path to a node in a tree; nil if there is none.
 func (n *network) back(came map[string]hop, to string) (way []hop) {
 	for at := to; ; {
 		h, ok := came[at]
@@ -168,16 +169,17 @@ func (n *network) back(came map[string]hop, to string) (way []hop) {
 	}
 }
 
-// mostEnds is how many receivers are thought of for each sender; of more, evenly drawn ones.
+// mostEnds is how many receivers are considered for each sender; if there are more, evenly selected
+// ones.
 const mostEnds = 60
 
-// mostTried is how many receivers are thought of for each sender where not all are promised.
+// mostTried is how many receivers are considered for each sender if not all are promised.
 const mostTried = 20 * mostEnds
 
-// promisedFlows are those that the topology promises.
+// promisedFlows returns the flows that the topology promises.
 func (n *network) promisedFlows() (out []*flow) {
 	promise, step := n.promise(), max(1, len(n.ends)/mostEnds)
-	for i := step; i > 1 && !coprime(i, len(n.ends)); i-- { // so that all are come to
+	for i := step; i > 1 && !coprime(i, len(n.ends)); i-- { // so that all are reached
 		step = i - 1
 	}
 	for i, from := range n.ends {
@@ -203,8 +205,8 @@ func coprime(a, b int) bool {
 	return a == 1
 }
 
-// flows are those between the network's ends, by the shortest ways; where switches tell VLANs
-// apart, those that the topology promises.
+// flows returns the flows between the network's ends, by shortest paths; if switches separate
+// VLANs, only those that the topology promises.
 func (n *network) flows() (out []*flow) {
 	if len(topology.VLANPorts(n.t)) > 0 {
 		return n.promisedFlows()

@@ -14,17 +14,17 @@ type pace struct {
 
 func (p pace) apart() time.Duration { return inTime(1 / p.rate) }
 
-// fewest is how many packets find out a way.
+// fewest is how many packets determine a path.
 const fewest = 20
 
-// large is how many full packets end a stream, for the MTU.
+// large is how many full packets end a stream, to measure the MTU.
 const large = 4
 
-// share of a link's rate that a survey's streams take at most.
+// sparing is the maximum share of a link's rate for a survey's streams.
 const sparing = 0.15
 
-// How long streams last: one that comes and goes is met at the first look. Later ones are to find
-// out whether it was the machine.
+// Durations of streams: the first look is long enough to see intermittent faults. Later ones are to
+// find out whether the machine was the cause.
 const (
 	firstLook = 16 * time.Second
 	laterLook = 6 * time.Second
@@ -32,11 +32,11 @@ const (
 )
 
 // narrow is the rate in bit/s below which only one stream at a time crosses a link: full packets of
-// another would hold it up.
+// another would delay it.
 const narrow = 2e6
 
-// paceOf chooses how to send over a way that shares its links, and devices, with so many streams:
-// slow enough that no packet waits for another.
+// paceOf chooses the rate and number of packets for a path that shares its links, and devices, with
+// so many streams: slow enough that no packet waits for another.
 func (v *verifier) paceOf(way []hop, sharing map[hop]int, crossing map[*topology.Node]int, thorough bool) pace {
 	most, longest := 1000, laterLook
 	if v.looks == 0 {
@@ -61,10 +61,10 @@ func (v *verifier) paceOf(way []hop, sharing map[hop]int, crossing map[*topology
 	for _, h := range way {
 		e := v.egress(h)
 		jitter = max(jitter, time.Duration(e.Jitter).Seconds())
-		if e.Loss > 0 { // a half width of half the loss, by all streams over it together
+		if e.Loss > 0 { // to a half width of half the loss, by all streams over it together
 			few = max(few, 16/float64(e.Loss)/float64(max(1, sharing[h])))
 		}
-		if e.Reorder > 0 && e.Delay > 0 && thorough { // so that some are under way together
+		if e.Reorder > 0 && e.Delay > 0 && thorough { // so that several are under way at once
 			reorder = max(reorder, together/time.Duration(e.Delay).Seconds())
 		}
 	}
@@ -91,14 +91,14 @@ func (v *verifier) paceOf(way []hop, sharing map[hop]int, crossing map[*topology
 			rate = min(rate, sparing*1e9/d.Model.Service(small)/float64(n))
 		}
 	}
-	if jitter > 0 { // packets stay in order: one that is to come before another waits, which is no jitter of the link
+	if jitter > 0 { // packets stay in order: waiting for an earlier one is no jitter of the link
 		rate = min(rate, 1/(4*jitter))
 	}
 	return pace{rate, max(fewest, min(most, int(rate*longest.Seconds())))}
 }
 
-// together is how many packets are to be under way on a link that lets some overtake others, and
-// mostRate how many are sent for that in a second at most.
+// together is how many packets should be under way on a link that lets some overtake others, and
+// mostRate the maximum rate for that in packets per second.
 const (
 	together = 5
 	mostRate = 5000
@@ -106,7 +106,7 @@ const (
 	mostPackets = 20_000 // of a stream
 )
 
-// quiet is how long nothing must come of a way for nothing to be under way any more.
+// quiet returns the time without packets from a path after which none is under way any more.
 func (v *verifier) quiet(way []hop) time.Duration {
 	sum := 150 * time.Millisecond
 	for _, h := range way {
@@ -120,7 +120,7 @@ func (v *verifier) quiet(way []hop) time.Duration {
 	return min(sum, 20*time.Second)
 }
 
-// frame is the largest that passes a way, in bytes of layer 2.
+// frame returns the largest frame that passes a path, in bytes of layer 2.
 func (n *network) frame(way []hop) int {
 	mtu := topology.MaxMTU
 	for _, h := range way {

@@ -8,25 +8,25 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// seenWay is the way that a stream took while it was sent, and what was seen of it on it.
+// seenWay is the observed path of a stream, and what was observed on it.
 type seenWay struct {
-	points []seenPoint     // from the sender's to the receiver's
-	forks  map[string]bool // nodes that sent it on over several links
+	points []seenPoint     // from the sender to the receiver
+	forks  map[string]bool // nodes that forwarded it over several links
 }
 
-// seenPoint is what came to an end of some links.
+// seenPoint is an observation after some links.
 type seenPoint struct {
-	hops  []hop // since the point before
+	hops  []hop // since the previous point
 	slots []packets.Slot
-	rate  float64 // of the first point, where there are no slots: what was sent, in bit/s
-	delay int64   // ns from the sender to here, as the links are to delay it
+	rate  float64 // at the first point, which has no slots: the rate sent, in bit/s
+	delay int64   // ns from the sender to here, by the links' delays
 }
 
-// fewSent is the share of a stream that does not count: copies that flooded, or the packets before
-// a flow was moved.
+// fewSent is a share of a stream that is ignored: flooded copies, or the packets before a flow was
+// moved.
 const fewSent = 0.02
 
-// wayOf puts in order what was seen of a share's stream.
+// wayOf puts the observations of a share's stream in order.
 func (v *verifier) wayOf(r *reading, share int, sights []sighting) (w seenWay) {
 	flow, out := r.shares[share].flow, r.outs[share]
 	came := arrived(out.got.Record, r.frame)
@@ -53,7 +53,7 @@ func (v *verifier) wayOf(r *reading, share int, sights []sighting) (w seenWay) {
 	way := v.back(v.tree(flow.from, func(h hop) bool {
 		return seen[h] != nil || !v.hasDevice(h.link) || v.far(h) == flow.to && len(came) > 0
 	}), flow.to)
-	if len(way) == 0 { // nothing came: the way is the one that was taken before
+	if len(way) == 0 { // nothing was seen: assume the earlier path
 		way = flow.way
 	} else if !slices.Equal(way, flow.way) {
 		flow.way = way
@@ -65,10 +65,10 @@ func (v *verifier) wayOf(r *reading, share int, sights []sighting) (w seenWay) {
 		delay += int64(v.egress(h).Delay)
 		slots, ok := seen[h]
 		if i == len(way)-1 {
-			slots, ok = came, true // of the receiver it is known exactly
+			slots, ok = came, true // the receiver knows exactly
 		}
 		if !ok && v.hasDevice(h.link) && slices.Contains(v.tapped, v.placeOf(v.far(h))) {
-			ok = true // nothing came here
+			ok = true // nothing arrived
 		}
 		if ok {
 			w.points = append(w.points, seenPoint{hops: hops, slots: slots, delay: delay})
@@ -93,18 +93,18 @@ func arrived(r *packets.Record, frame int) (slots []packets.Slot) {
 	return slots
 }
 
-// passage is what came to a direction of a link, and out of it, in bit/s of layer 2.
+// passage is the rate that came to a direction of a link, and out of it, in bit/s of layer 2.
 type passage struct {
 	hop
-	in     float64 // not a number: it is not known
+	in     float64 // NaN: unknown
 	out    float64
-	middle float64 // the median of what came out in parts of the time
-	missed int     // packets that taps could not take: more may have come out, or gone in
-	drops  bool    // less came out than went in, and than is lost on purpose
+	middle float64 // the median of out over parts of the time
+	missed int     // packets that taps lost: in or out may be higher
+	drops  bool    // less came out than went in, beyond the link's loss
 }
 
-// passages says what crossed each direction with a bandwidth on the ways of a task, in their order,
-// once the target's bucket of tokens was empty and its queue full.
+// passages returns what crossed each direction with a bandwidth on the paths of a task, in their
+// order, once the target's token bucket was empty and its queue full.
 func (v *verifier) passages(r *reading) (out []*passage) {
 	from, until := int64(0), int64(math.MaxInt64)
 	for _, o := range r.outs {
@@ -147,7 +147,7 @@ func (v *verifier) passages(r *reading) (out []*passage) {
 	return out
 }
 
-// narrowest is the direction with the least bandwidth of some; false: none has one.
+// narrowest returns the direction with the lowest bandwidth; false if none has one.
 func (v *verifier) narrowest(hops []hop) (least hop, ok bool) {
 	for _, h := range hops {
 		if r := v.rate(h); r > 0 && (!ok || r < v.rate(least)) {
@@ -157,10 +157,10 @@ func (v *verifier) narrowest(hops []hop) (least hop, ok bool) {
 	return least, ok
 }
 
-// parts are how many parts of a window the middle rate is of.
+// parts is the number of parts of a window for the median rate.
 const parts = 9
 
-// rateIn is the rate in bit/s at which packets came in a time, and the median of its parts.
+// rateIn returns the rate of packets within a time, in bit/s, and the median over its parts.
 func rateIn(slots []packets.Slot, from, until int64) (rate, middle float64) {
 	var inside []packets.Slot
 	for _, s := range slots {
@@ -169,7 +169,7 @@ func rateIn(slots []packets.Slot, from, until int64) (rate, middle float64) {
 		}
 	}
 	rate = rateOf(inside)
-	// What came for a part of the time only is held against all of it.
+	// Packets that came for only a part of the time are related to the whole time.
 	if n := len(inside); n == 0 || inside[n-1].Last-inside[0].First < (until-from)*3/4 {
 		sum := 0
 		for _, s := range inside {
@@ -191,7 +191,7 @@ func rateIn(slots []packets.Slot, from, until int64) (rate, middle float64) {
 	return rate, stats.Quantile(rates, 0.5)
 }
 
-// rateOf is the rate of what came after the first packet.
+// rateOf returns the rate of the packets after the first one.
 func rateOf(slots []packets.Slot) float64 {
 	if len(slots) == 0 {
 		return 0

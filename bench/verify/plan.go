@@ -8,25 +8,25 @@ import (
 	"sync"
 )
 
-// plan is who is to send to whom.
+// plan says who sends to whom.
 type plan struct {
-	by     map[hop][]*flow // flows whose way crosses a direction
-	cover  []*flow         // that cross, together, all directions that any flow crosses
+	by     map[hop][]*flow // flows that cross a direction
+	cover  []*flow         // flows that together cross all directions that any flow crosses
 	tasks  []*task         // for rates
-	others []*flow         // of tasks, and not in cover
-	flows  []*flow         // of which it was chosen
-	tried  []*flow         // of a survey, whether or not their packets came
+	others []*flow         // flows of tasks that are not in cover
+	flows  []*flow         // to choose from
+	tried  []*flow         // of a survey, whether or not their packets arrived
 }
 
-// task measures the rate of a direction, by flows that together bring more than it is to carry.
+// task measures the rate of a direction, by flows that together bring more than it should carry.
 type task struct {
 	hop    hop
 	shares []share
-	brings float64 // bit/s that the other links on the ways let come
-	narrow hop     // where they do not let enough come: the narrowest of them; else link < 0
+	brings float64 // bit/s that the other links on the paths let through
+	narrow hop     // the narrowest of them if that is not enough; otherwise link < 0
 }
 
-// enters is what is sent of a task in all, in bit/s.
+// enters returns the total rate sent for a task, in bit/s.
 func (t *task) enters() (sum float64) {
 	for _, s := range t.shares {
 		sum += s.rate
@@ -34,20 +34,20 @@ func (t *task) enters() (sum float64) {
 	return sum
 }
 
-// share is a flow with what it is to send, in bit/s of layer 2.
+// share is a flow with the rate to send, in bit/s of layer 2.
 type share struct {
 	*flow
 	rate float64
 }
 
-// enough is how much more than a direction's rate must be brought to it, for what comes out to be
-// its doing.
+// enough is the ratio of the rate brought to a direction to its own rate from which the direction
+// determines what comes out.
 const enough = 1.15
 
-// mostShares is how many flows bring it at most.
+// mostShares is the maximum number of flows of a task.
 const mostShares = 3
 
-// plan chooses flows by the ways that are thought to be theirs.
+// plan chooses flows by their expected paths.
 func (v *verifier) plan() *plan { return v.planFor(v.flows()) }
 
 func (v *verifier) planFor(flows []*flow) *plan {
@@ -96,7 +96,7 @@ func (v *verifier) planFor(flows []*flow) *plan {
 	return p
 }
 
-// news is how many directions a flow crosses that are not covered.
+// news returns how many directions a flow crosses that are not covered.
 func news(f *flow, covered map[hop]bool) (n int) {
 	for _, h := range f.way {
 		if !covered[h] {
@@ -106,9 +106,9 @@ func news(f *flow, covered map[hop]bool) (n int) {
 	return n
 }
 
-// tasksFor returns how to measure a direction: by one sender, and by several at once where there
-// are some, which is another thing to what forwards. A short look is content with one of them, the
-// second where it can be.
+// tasksFor returns the tasks that measure a direction: one sender, and several at once if possible,
+// as datapaths may treat these differently. A quick verification uses only one of them, the second
+// if possible.
 func (v *verifier) tasksFor(h hop, flows []*flow) []*task {
 	one, several := v.bring(h, flows, 1), v.bring(h, flows, mostShares)
 	switch {
@@ -120,8 +120,8 @@ func (v *verifier) tasksFor(h hop, flows []*flow) []*task {
 	return []*task{one, several}
 }
 
-// bring chooses up to most flows across a direction, of different senders or else receivers, that
-// bring most to it.
+// bring chooses at most most flows across a direction, from different senders or else to different
+// receivers, that bring most to it.
 func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	asked := v.rate(target)
 	offer := asked * v.oversubscribe(asked)
@@ -146,7 +146,7 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	narrowest := math.Inf(1)
 	for len(t.shares) < most {
 		var best *flow
-		rank := func(f *flow) [5]float64 { // the lower the better
+		rank := func(f *flow) [5]float64 { // lower is better
 			r, _ := room(f)
 			before, after := v.kept(f.way, target)
 			return [5]float64{-min(r, offer), -before * after, float64(from[f.from]), float64(to[f.to]),
@@ -186,7 +186,7 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	if t.brings >= enough*asked*0.999 {
 		t.narrow = hop{-1, 0}
 	}
-	if t.narrow.link < 0 { // what is sent in all is oversubscribed alike, however many send
+	if t.narrow.link < 0 { // oversubscribed in total by the same factor, however many send
 		slices.SortFunc(t.shares, func(a, b share) int { return cmp.Compare(a.rate, b.rate) })
 		for i := range t.shares {
 			s := &t.shares[i]
@@ -197,8 +197,8 @@ func (v *verifier) bring(target hop, flows []*flow, most int) *task {
 	return t
 }
 
-// kept is the share of a flow's packets that the links before a direction are not to lose, and of
-// those that come out of it the share that the links after it are not to lose.
+// kept returns the share of a flow's packets that the links before a direction should deliver, and
+// the share of those leaving it that the links after it should deliver.
 func (v *verifier) kept(way []hop, target hop) (before, after float64) {
 	before, after = 1, 1
 	at := &before
@@ -214,8 +214,8 @@ func (v *verifier) kept(way []hop, target hop) (before, after float64) {
 
 func ranked(r [5]float64) []float64 { return r[:] }
 
-// oversubscribe is how many times its rate a link is offered: less where sending is dear, more
-// where the bucket of tokens takes long to empty, or the queue to fill.
+// oversubscribe returns by which factor more than its rate a link is offered: less if sending is
+// expensive, more if the token bucket takes long to empty, or the queue to fill.
 func (v *verifier) oversubscribe(rate float64) float64 {
 	switch {
 	case rate <= 4e6:
@@ -228,9 +228,9 @@ func (v *verifier) oversubscribe(rate float64) float64 {
 	return 1.2
 }
 
-// together does tasks, some of them at the same time: those whose ways share no link with a
-// bandwidth, as long as all that is sent is little to the machine, and it has time left. It goes
-// through them in their order.
+// together runs tasks in their order, some of them concurrently: those whose paths share no link
+// with a bandwidth, as long as the total rate is small for the machine, and the machine has time
+// left.
 func (v *verifier) together(ctx context.Context, tasks []*task, do func(i int), done func(int)) {
 	var mu sync.Mutex
 	free := sync.NewCond(&mu)
@@ -283,14 +283,14 @@ func (v *verifier) together(ctx context.Context, tasks []*task, do func(i int), 
 	}
 }
 
-// What is sent at the same time at most: so many tasks, of so many bit/s in sum. A small machine
-// sends four times that.
+// Limits on concurrent tasks: their number, and their total rate in bit/s. A small machine can send
+// four times that.
 const (
 	mostTogether = 6
 	sentTogether = 310e6
 )
 
-// limited lists the directions that have a bandwidth on the ways of a task.
+// limited lists the directions with a bandwidth on the paths of a task.
 func (v *verifier) limited(t *task) (out []hop) {
 	for _, s := range t.shares {
 		for _, h := range s.way {

@@ -10,23 +10,23 @@ import (
 )
 
 // promise is what a topology says of who reaches whom: where packets go by its links that are up,
-// its addresses and its routes. Whatever decides by itself, a controller of the user's own or a
-// router's own configuration, is promised nothing of.
+// its addresses and its routes. Nothing is promised of nodes that decide by themselves, by a user's
+// own controller or a router's own configuration.
 type promise struct {
 	*network
 	at     map[string][]iface        // of hosts and routers: interfaces on links that are up
-	owners map[place][]string        // who has an address in a segment
+	owners map[place][]string        // by address and segment
 	spoken map[string][]netip.Prefix // by router: networks to which routing protocols bring routes
-	join   disjoint.Sets[string]     // routing nodes that one controller routes among
+	join   disjoint.Sets[string]     // routing nodes with the same controller
 }
 
 // iface is an interface of a host or router.
 type iface struct {
 	node    string
 	device  string
-	segment int // those with the same have nothing but switches between them
+	segment int // equal if only switches are between them
 	all     []netip.Prefix
-	labels  bool // it takes packets with labels (MPLS)
+	labels  bool // it accepts packets with labels (MPLS)
 }
 
 // place is an address in a segment.
@@ -69,7 +69,7 @@ func (n *network) promise() *promise {
 		if node.Kind != topology.Host && node.Kind != topology.Router {
 			continue
 		}
-		vrfs := node.VRFs() // what is in one is promised to nobody
+		vrfs := node.VRFs() // nothing is promised of addresses in one
 		add := func(i iface) {
 			if vrfs[i.device] != nil {
 				return
@@ -102,7 +102,7 @@ func (n *network) promise() *promise {
 	return p
 }
 
-// foreign says whether a controller of the user's own decides for a node.
+// foreign says whether a user's own controller decides for a node.
 func (n *network) foreign(node *topology.Node) bool {
 	return node.IsDatapath() && slices.ContainsFunc(node.Controllers, func(c string) bool {
 		return c != topology.ControllerNone && !n.t.IsBuiltin(c)
@@ -117,16 +117,16 @@ func (p *promise) has(node string, a netip.Addr) bool {
 }
 
 // step is what a node does with packets to an address: it sends them out of an interface, to a
-// neighbour or the destination itself; or it knows ways that the topology does not name.
+// neighbour or the destination itself; or it has routes that the topology does not contain.
 type step struct {
 	out   iface
 	next  netip.Addr
-	stack []int // the labels that they are given (MPLS), the outermost first
-	known bool  // of a routing protocol or a controller
+	stack []int // the labels pushed (MPLS), the outermost first
+	known bool  // from a routing protocol or a controller
 }
 
-// steps are those that a node may take: of several routes that are equally good all; none: it has
-// no route.
+// steps returns the possible steps of a node: those of all equally good routes; none if it has no
+// route.
 func (p *promise) steps(at string, to netip.Addr) (out []step) {
 	node := p.nodes[at]
 	type rank struct{ bits, source, metric int } // the longest prefix, then the lowest
@@ -148,10 +148,10 @@ func (p *promise) steps(at string, to netip.Addr) (out []step) {
 		}
 	}
 	if len(node.Rules) > 0 {
-		return nil // what goes where is the matter of its rules
+		return nil // its rules decide
 	}
 	if len(node.Config) > 0 && node.Kind == topology.Router {
-		return out // its routes are its own matter
+		return out // it decides its routes itself
 	}
 	for _, r := range node.StaticRoutes() {
 		if !r.To.Contains(to) || !r.InMain() {
@@ -159,7 +159,7 @@ func (p *promise) steps(at string, to netip.Addr) (out []step) {
 		}
 		source := 1
 		if r.Computed && node.RoutingNode() {
-			source = 3 // what the controller finds takes precedence
+			source = 3 // routes that the controller finds take precedence
 		}
 		s := []step{} // it discards packets, or leads over a link that is down
 		for _, i := range p.at[at] {
@@ -198,8 +198,8 @@ func (p *promise) steps(at string, to netip.Addr) (out []step) {
 // mostRouters is how many routers a packet may pass (its TTL).
 const mostRouters = 63
 
-// arrives says whether packets to an address come from a node to one that has it, on each of the
-// ways that they may take; through, if it is not nil, is told the nodes on the way.
+// arrives says whether packets to an address get from a node to one that has it, on each of the
+// paths that they may take. It calls through, if that is not nil, with the nodes on the path.
 func (p *promise) arrives(from string, to netip.Addr, owner string, through func(string)) bool {
 	good := map[string]bool{}
 	var walk func(at string, left int) bool
@@ -237,9 +237,9 @@ func (p *promise) arrives(from string, to netip.Addr, owner string, through func
 	return walk(from, mostRouters)
 }
 
-// switched is the node that looks at the destination of packets that take a step, which may have
-// labels, and how many routers they may pass from there on; false: they come to none that the
-// topology tells.
+// switched returns the node that examines the destination of packets after a step, which may have
+// pushed labels, and how many routers they may pass from there on; false if the topology does not
+// tell.
 func (p *promise) switched(s step, left int, through func(string)) (at string, rest int, ok bool) {
 	for out, next, stack := s.out, s.next, s.stack; left >= 0; left-- {
 		owners := p.owners[place{out.segment, next}]
@@ -277,7 +277,7 @@ func (p *promise) switched(s step, left int, through func(string)) (at string, r
 	return "", 0, false
 }
 
-// labelAt is what becomes of a label at a node. Explicit null is taken off by every node.
+// labelAt returns what a node does with a label. Every node pops explicit null.
 func (p *promise) labelAt(node string, label int) (l topology.LabelRoute, known bool) {
 	if label < topology.FirstLabel {
 		return topology.LabelRoute{Label: label, Device: "lo"}, true
@@ -289,8 +289,8 @@ func (p *promise) labelAt(node string, label int) (l topology.LabelRoute, known 
 	return l, false
 }
 
-// beside says whether a node with an address is a router, or next to one that knows the network of
-// the address.
+// beside says whether the owner of an address is a router, or next to one that knows the address's
+// network.
 func (p *promise) beside(owner string, a netip.Addr) bool {
 	if p.nodes[owner].Kind == topology.Router {
 		return true
@@ -311,7 +311,7 @@ func (p *promise) beside(owner string, a netip.Addr) bool {
 	return false
 }
 
-// answers says whether a node is to get answers from another at an address: packets arrive, and so
+// answers says whether a node should get answers from another at an address: packets arrive, and so
 // do those to the addresses that the caller may send from.
 func (p *promise) answers(from string, to netip.Addr, owner string, through func(string)) bool {
 	if !p.arrives(from, to, owner, through) {
@@ -322,7 +322,7 @@ func (p *promise) answers(from string, to netip.Addr, owner string, through func
 		!slices.ContainsFunc(sources, func(a netip.Addr) bool { return !p.arrives(owner, a, from, through) })
 }
 
-// sources are the addresses that a node may send from.
+// sources returns the addresses that a node may send from.
 func (p *promise) sources(from string, to netip.Addr) (out []netip.Addr) {
 	add := func(i iface, next netip.Addr) {
 		family := slices.DeleteFunc(slices.Clone(i.all),

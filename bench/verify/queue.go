@@ -8,11 +8,12 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// fullPacket is the size of the packets in which queues are told, in bytes of layer 2.
+// fullPacket is the size of the packets in which queues are measured, in bytes of layer 2.
 const fullPacket = 1514
 
-// queueBytes is how much the queue of a direction holds of frames of a size. Where the kernel's
-// bucket of tokens is all there is, its limit is in bytes; else packets are counted.
+// queueBytes returns how many bytes the queue of a direction holds of frames of a size. If the
+// kernel's token bucket is the only discipline, its limit is in bytes; otherwise packets are
+// counted.
 func (v *verifier) queueBytes(h hop, frame int) float64 {
 	e := v.egress(h)
 	if v.wires[h.link] == datapath.Veth && e.Delay == 0 && !e.Random() {
@@ -21,7 +22,7 @@ func (v *verifier) queueBytes(h hop, frame int) float64 {
 	return float64(e.QueueLimit()) * float64(frame)
 }
 
-// mostSettling is the longest that a queue is waited for to be full, in seconds.
+// mostSettling is the maximum time to wait for a queue to become full, in seconds.
 func (v *verifier) mostSettling(c *Check) float64 {
 	if v.Quick && c.Default {
 		return 1
@@ -29,7 +30,7 @@ func (v *verifier) mostSettling(c *Check) float64 {
 	return 8
 }
 
-// learnQueue takes how long packets waited once the queue was full; while it is not, whether they
+// learnQueue evaluates how long packets waited once the queue was full; before it is, whether they
 // already wait for longer than in a full one.
 func (v *verifier) learnQueue(q *evidence, r *reading, p *passage, all []*passage) {
 	c := v.check(r.hop, Queue)
@@ -55,7 +56,7 @@ func (v *verifier) learnQueue(q *evidence, r *reading, p *passage, all []*passag
 	unit := v.queueBytes(r.hop, r.frame) / c.Asked
 	holds := func(wait float64) float64 { return math.Round(max(0, wait) * p.out / 8 / unit) }
 	slices.Sort(waits)
-	// On a busy machine packets wait elsewhere, too, all of them if it is so all the time.
+	// On a busy machine packets also wait elsewhere, and all of them if it is busy all the time.
 	long, short := holds(stats.Quantile(waits, 0.75)), holds(stats.Quantile(waits, 0.75))
 	if r.busy != "" {
 		long, short = holds(stats.Quantile(waits, 0.1)), holds(stats.Quantile(waits, 0.95))
@@ -82,10 +83,10 @@ func (v *verifier) learnQueue(q *evidence, r *reading, p *passage, all []*passag
 	}
 }
 
-// leastWaits is how many packets say how long they wait.
+// leastWaits is the minimum number of packets for measuring waiting times.
 const leastWaits = 20
 
-// waits is for how long packets waited, in seconds, after the beginning that does not count.
+// waits returns for how long packets waited, in seconds, without the initial part.
 func (r *reading) waits(v *verifier) (out []float64) {
 	for i, o := range r.outs {
 		d := int64(v.delayOf(r.shares[i].way))

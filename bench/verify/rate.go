@@ -15,12 +15,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// tries is how often at most is looked at what does not hold, or could not be told for the
-// machine's sake.
+// tries is the maximum number of looks at what is wrong, or could not be told because of the
+// machine.
 const tries = 3
 
-// rates measures the rates and queues of directions that have a bandwidth: all of them once, then
-// again what is not settled, by the ways that are known by then to bring enough.
+// rates measures the rates and queues of directions with a bandwidth: all of them once, then again
+// those that are not settled, over paths that are known by then to bring enough.
 func (v *verifier) rates(ctx context.Context, p *plan) error {
 	tasks := p.tasks
 	for try := 0; try < tries && len(tasks) > 0 && !v.late(); try++ {
@@ -41,8 +41,8 @@ func (v *verifier) rates(ctx context.Context, p *plan) error {
 	return ctx.Err()
 }
 
-// more are the flows of a plan, and those between other nodes: which way these take is seen when
-// they are sent.
+// more returns the flows of a plan, and those between other nodes, whose paths show once they are
+// sent.
 func (v *verifier) more(p *plan) []*flow {
 	known := map[string]bool{}
 	for _, f := range slices.Concat(p.flows, p.tried) {
@@ -51,7 +51,7 @@ func (v *verifier) more(p *plan) []*flow {
 	return append(slices.Clone(p.flows), slices.DeleteFunc(v.flows(), func(f *flow) bool { return known[f.name()] })...)
 }
 
-// reading is what was sent for a task, and what of it was seen.
+// reading is what was sent for a task, and what was observed.
 type reading struct {
 	*task
 	load
@@ -61,7 +61,7 @@ type reading struct {
 	err  error
 }
 
-// read sends what tasks say, while taps at all devices on the way count what comes by.
+// read runs tasks, while taps at all devices on the paths count packets.
 func (v *verifier) read(ctx context.Context, tasks []*task, try int) ([]*reading, error) {
 	streams := 0
 	for _, t := range tasks {
@@ -70,7 +70,7 @@ func (v *verifier) read(ctx context.Context, tasks []*task, try int) ([]*reading
 	if streams > 1<<15 {
 		return nil, fmt.Errorf("%d streams to send: the lab is too large to be verified", streams)
 	}
-	// Streams of many packets have the last numbers: they are thinned.
+	// Streams with many packets get the last numbers: those are sampled.
 	slices.SortStableFunc(tasks, func(a, b *task) int { return boolToInt(v.fast(a)) - boolToInt(v.fast(b)) })
 	next := uint16(1 + rand.IntN(1<<15))
 	tap := packets.Tap{First: next, Count: uint16(streams), Counts: true, Thin: next + uint16(streams)}
@@ -113,10 +113,10 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// fast says whether a task is one of so many packets that taps count a part of them.
+// fast says whether a task has so many packets that taps sample them.
 func (v *verifier) fast(t *task) bool { return v.rate(t.hop) >= 200e6 }
 
-// readOne sends what a task says.
+// readOne runs one task.
 func (v *verifier) readOne(ctx context.Context, t *task, first uint16, try int) *reading {
 	r := &reading{task: t, load: v.load(t, try)}
 	before := readProcessors()
@@ -138,8 +138,8 @@ func (v *verifier) readOne(ctx context.Context, t *task, first uint16, try int) 
 	return r
 }
 
-// window is how long a rate is looked at, in seconds: a full frame's time often enough, and no more
-// data than need be.
+// window returns for how long a rate is measured, in seconds: many times the duration of a full
+// frame, and with no more data than necessary.
 func (v *verifier) window(rate float64) float64 {
 	much := rate > 300e6
 	switch {
@@ -153,20 +153,20 @@ func (v *verifier) window(rate float64) float64 {
 	return 1
 }
 
-// load is how a task sends.
+// load says how a task sends.
 type load struct {
 	payload  int     // bytes
 	frame    int     // bytes of layer 2
-	settle   float64 // seconds at the beginning that do not count
+	settle   float64 // initial seconds that do not count
 	duration float64 // seconds of sending
-	share    float64 // of what the task says to send
-	fills    float64 // seconds after which the queue is full; 0: that is not waited for
+	share    float64 // of the task's rate to send
+	fills    float64 // seconds until the queue is full; 0: not waited for
 }
 
-// leastFrames come in a window at least.
+// leastFrames is the minimum number of frames in a window.
 const leastFrames = 80
 
-// fullFrame is the largest that passes all ways of a task, in bytes of layer 2.
+// fullFrame returns the largest frame that passes all paths of a task, in bytes of layer 2.
 func (v *verifier) fullFrame(t *task) int {
 	frame := topology.MaxMTU + ethernet
 	for _, s := range t.shares {
@@ -180,8 +180,8 @@ func (v *verifier) fullFrame(t *task) int {
 	return frame
 }
 
-// load is how a task is sent at a try: later ones offer less, which costs a busy machine less, and
-// the last takes longer.
+// load returns how a task is sent at a try: later tries offer less, which burdens a busy machine
+// less, and the last takes longer.
 func (v *verifier) load(t *task, try int) load {
 	asked := v.rate(t.hop)
 	l := load{frame: v.fullFrame(t), share: 1}
@@ -198,7 +198,7 @@ func (v *verifier) load(t *task, try int) load {
 		queue = nil
 		l.frame = min(l.frame, max(over+packets.HeaderLen, int(asked*window/8/leastFrames)))
 	}
-	// A bucket of tokens lets 5 ms, or two frames, go at once.
+	// A token bucket lets 5 ms, or two frames, pass at once.
 	l.settle = 1.2*8*max(2*float64(full), asked/8/200)/excess + 0.02
 	if queue != nil { // until it is full
 		l.settle += 8 * (v.queueBytes(t.hop, full) + float64(full)) / excess
@@ -210,16 +210,15 @@ func (v *verifier) load(t *task, try int) load {
 	return l
 }
 
-// outcome is that of one flow.
+// outcome is the result of one flow.
 type outcome struct {
 	sent *packets.Sent
 	got  *packets.Received
 	err  error
 }
 
-// sendAll sends all flows of a task at once, by streams numbered from first on. They have the ports
-// of the streams by which their ways were found: where there are several ways alike, ports may
-// decide which.
+// sendAll sends all flows of a task at once, as streams numbered from first on. They use the ports
+// of the streams by which their paths were found: among equal paths, ports may decide.
 func (v *verifier) sendAll(ctx context.Context, t *task, l load, first uint16) []outcome {
 	outs := make([]outcome, len(t.shares))
 	start := packets.NewStart(len(t.shares))
@@ -229,7 +228,7 @@ func (v *verifier) sendAll(ctx context.Context, t *task, l load, first uint16) [
 			rate := s.rate * l.share / 8 / float64(l.frame)
 			send := packets.Send{To: netip.AddrPortFrom(v.address[s.to], 0), Stream: first + uint16(i), Size: l.payload,
 				Rate: rate, With: start, Port: uint16(s.ports[0]),
-				Count: max(1, int(rate*(l.duration+0.03*float64(len(t.shares)-1))))} // each is told to begin
+				Count: max(1, int(rate*(l.duration+0.03*float64(len(t.shares)-1))))} // started one by one
 			drained := inTime(4 * 8 * float64(l.frame) / v.rate(t.hop) * float64(len(t.shares)))
 			quiet := 100*time.Millisecond + v.delayOf(s.way) + drained
 			o := &outs[i]
@@ -244,7 +243,7 @@ func (v *verifier) sendAll(ctx context.Context, t *task, l load, first uint16) [
 	return outs
 }
 
-// delayOf is what the links of a way delay packets by in sum.
+// delayOf returns the total delay of the links of a path.
 func (v *verifier) delayOf(way []hop) (sum time.Duration) {
 	for _, h := range way {
 		sum += inTime(v.takes80(h))
@@ -252,8 +251,8 @@ func (v *verifier) delayOf(way []hop) (sum time.Duration) {
 	return sum
 }
 
-// comes is the share of what crosses a direction that is seen behind it: what is damaged receivers
-// throw away, and what comes twice counts once.
+// comes returns the share of what crosses a direction that is seen behind it: receivers discard
+// damaged packets, and duplicates count once.
 func comes(e topology.Impairment) float64 {
 	return e.Arrives() / (1 + float64(e.Duplicate))
 }
@@ -265,7 +264,7 @@ func several(n int) string {
 	return fmt.Sprintf("%d at once", n)
 }
 
-// bits writes a rate for people.
+// bits formats a rate for users.
 func bits(v float64) string {
 	switch {
 	case v >= 1e9:
@@ -276,8 +275,7 @@ func bits(v float64) string {
 	return fmt.Sprintf("%.3g kbit/s", v/1e3)
 }
 
-// downs tries whether packets come over links that are to be down, where no other way leads round
-// them.
+// downs tries whether packets come over links that should be down, if there is no path around them.
 func (v *verifier) downs(ctx context.Context) error {
 	for i, l := range v.t.Links {
 		if !l.Down || l.Ends[0].External() || l.Ends[1].External() {
@@ -306,7 +304,7 @@ func (v *verifier) downs(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// reach is a node that can send, is nearest to another, and is joined to it.
+// reach returns the nearest node to another that can send and is connected to it.
 func (v *verifier) reach(node string) string {
 	if _, ok := v.address[node]; ok && own(v.nodes[node]) && v.closed[node] == "" {
 		return node

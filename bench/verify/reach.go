@@ -17,8 +17,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Reach is who reaches whom, of the pairs of nodes of which the topology promises it; each way of a
-// pair is one.
+// Reach says who reaches whom, of the pairs of nodes for which the topology promises it; each
+// direction of a pair counts as one.
 type Reach struct {
 	Count
 	Pairs       int         `json:"pairs,omitempty" doc:"Pairs of nodes that there are, if they are too many to try all"`
@@ -37,33 +37,34 @@ type Unreached struct {
 	Failed  int        `json:"failed" doc:"How often it was tried"`
 	Verdict Verdict    `json:"verdict" enum:"wrong,untold"`
 
-	both bool // it is called over both families
+	both bool // it was called over both families
 }
 
-// mostCallers is how many nodes call each other at a time: of so many nodes all pairs are tried.
+// mostCallers is how many nodes call each other at the same time, and up to how many nodes all
+// pairs are tried.
 const mostCallers = 32
 
-// enoughPairs is how many pairs of more nodes are tried, if their links need no more.
+// enoughPairs is how many pairs are tried in larger networks, unless their links need more.
 const enoughPairs = 1000
 
 // pair is a node that calls another.
 type pair struct {
 	from, to string
 	calls    []*calling
-	maybe    bool // a start command on the way may intend that it fails
+	maybe    bool // a start command on the path may intend that it fails
 }
 
-// calling is a call at one address, what came of it last, and how often it has failed.
+// calling is a call at one address, its last result, and how often it has failed.
 type calling struct {
 	call.Call
 	last   call.Answer
 	failed int
 	ok     bool
-	noTCP  bool // too much is lost for a stream to come to its end
+	noTCP  bool // too many losses for a TCP connection
 }
 
-// callEachOther has nodes call each other. What fails is tried again, for longer: a machine that
-// stalls, or a router that has just begun, is no fault of the lab's.
+// callEachOther has nodes call each other. Failed calls are repeated with more time: a machine that
+// stalls, or a router that has just started, is no fault of the lab.
 func (v *verifier) callEachOther(ctx context.Context) error {
 	r := &v.result.Reach
 	all := v.pairs()
@@ -85,7 +86,7 @@ func (v *verifier) callEachOther(ctx context.Context) error {
 		if len(todo) == 0 {
 			break
 		}
-		// Links come and go, by the lab's schedule or by hand.
+		// Links go down and up, by the lab's schedule or by hand.
 		info, err := v.client.Info(ctx)
 		if err != nil {
 			return err
@@ -127,13 +128,13 @@ func (v *verifier) callEachOther(ctx context.Context) error {
 	return nil
 }
 
-// fails says whether it was tried, each time without an answer.
+// fails says whether all calls failed.
 func (c *calling) fails() bool { return c.failed > 0 && !c.ok }
 
 // pairs chooses who calls whom, and at which addresses.
 func (v *verifier) pairs() (out []*pair) {
 	promise := v.promise()
-	by := map[string][]*pair{} // by who is called
+	by := map[string][]*pair{} // by callee
 	for _, names := range v.whoCalls() {
 		p := &pair{from: names[0], to: names[1]}
 		seen := [2]bool{}
@@ -145,7 +146,7 @@ func (v *verifier) pairs() (out []*pair) {
 		by[p.to] = append(by[p.to], p)
 		out = append(out, p)
 	}
-	// All other addresses are called by one node each: routers have some.
+	// Each remaining address, such as further ones of routers, is called by one node.
 	turn := 0
 	for _, n := range v.t.Nodes {
 		for _, a := range topology.AddressesOf(v.t, n) {
@@ -207,8 +208,8 @@ func (v *verifier) add(promise *promise, p *pair, a netip.Addr) bool {
 	return true
 }
 
-// whoCalls are all pairs of a few nodes, or of more each with some others, drawn evenly, and as
-// many as it takes to cross all links that the shortest ways between any two nodes cross.
+// whoCalls returns all pairs of a few nodes, or for more nodes some evenly selected pairs of each,
+// and enough others to cross all links on the shortest paths between any two nodes.
 func (v *verifier) whoCalls() (out [][2]string) {
 	n := len(v.ends)
 	if n <= mostCallers {
@@ -253,23 +254,23 @@ func (v *verifier) whoCalls() (out [][2]string) {
 	return out
 }
 
-// What a call takes of links, in bytes: its stream each way, if there is room for it, and the rest
-// of what is sent.
+// Bytes that a call takes of links: its TCP stream each way, if there is room for it, and the other
+// packets.
 const (
 	fullStream   = 20_000
 	leastStream  = 1460
 	roundAStream = 3000
 )
 
-// Of what is sent there and back, as much must not be lost for an answer to be promised; and one by
-// TCP.
+// Minimum shares of packets that must get there and back for an answer to be promised, and for one
+// by TCP.
 const (
 	leastKept    = 0.1
 	leastKeptTCP = 0.4
 )
 
-// weigh says how much each call sends, and how long it waits: by what links lose, delay and carry
-// of all calls together.
+// weigh determines how much each call sends, and how long it waits, from the losses, delays and
+// bandwidths of links and all calls over them.
 func (v *verifier) weigh(pairs []*pair) {
 	mtu := topology.MTU
 	for i, l := range v.t.Links {
@@ -294,11 +295,11 @@ func (v *verifier) weigh(pairs []*pair) {
 			e := v.egress(h)
 			longer += 2 * time.Duration(e.Delay+4*e.Jitter)
 			kept *= e.Arrives()
-			for _, d := range v.devices(h) { // which shares what it can do among all that crosses it
+			for _, d := range v.devices(h) { // it is shared by all that crosses it
 				stream = min(stream, full*1e9/d.Model.Service(full)/through[d.Name])
 			}
 			if e.Bandwidth > 0 {
-				stream = min(stream, float64(e.Bandwidth)/8/crossing[h]) // together a second
+				stream = min(stream, float64(e.Bandwidth)/8/crossing[h]) // a second, for all of them
 			}
 		}
 		if kept < 0.9 {
@@ -310,7 +311,7 @@ func (v *verifier) weigh(pairs []*pair) {
 			if e := v.egress(h); e.Bandwidth > 0 {
 				busy = max(busy, crossing[h]*8*(stream+roundAStream)/float64(e.Bandwidth))
 			}
-			for _, d := range v.devices(h) { // full packets, and acknowledgements and packets around them
+			for _, d := range v.devices(h) { // full packets, with acknowledgements and other packets
 				busy = max(busy, through[d.Name]*(2*stream/full+roundAStream/small)*d.Model.Service(full)/1e9)
 			}
 		}
@@ -318,7 +319,7 @@ func (v *verifier) weigh(pairs []*pair) {
 			p.calls = nil
 		}
 		if kept < 1 {
-			longer += time.Second + inTime(20*min(0.5, 1-kept)) // TCP sends again after seconds
+			longer += time.Second + inTime(20*min(0.5, 1-kept)) // TCP retransmits after seconds
 		}
 		for _, c := range p.calls {
 			c.Bytes, c.Longer = int(stream), longer+inTime(busy)
@@ -336,8 +337,8 @@ func (v *verifier) weigh(pairs []*pair) {
 	})
 }
 
-// eachWay goes through pairs with the links on their way, there and back, and whether there are
-// others as short.
+// eachWay calls do for pairs with the links on their path, there and back, and says whether other
+// paths are as short.
 func (v *verifier) eachWay(pairs []*pair, do func(p *pair, way []hop, several bool)) {
 	from, came, paths := "", map[string]hop(nil), map[string]int(nil)
 	for _, p := range pairs {
@@ -352,8 +353,8 @@ func (v *verifier) eachWay(pairs []*pair, do func(p *pair, way []hop, several bo
 	}
 }
 
-// sendsOf is how often to send until no answer means that there is none, where there and back such
-// a share is kept.
+// sendsOf returns how often to send, so that no answer means that there is none, if this share of
+// packets gets there and back.
 func sendsOf(kept float64) int {
 	const least, most, doubt = 4, 40, 1e-6
 	if kept >= 1 {
@@ -362,7 +363,7 @@ func sendsOf(kept float64) int {
 	return int(min(most, max(least, math.Ceil(math.Log(doubt)/math.Log(1-max(kept, 1e-3))))))
 }
 
-// paths is how many shortest ways there are from a node to each other.
+// paths returns the number of shortest paths from a node to each other.
 func (n *network) paths(from string) map[string]int {
 	count, depth := map[string]int{from: 1}, map[string]int{from: 0}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
@@ -384,7 +385,7 @@ func (n *network) paths(from string) map[string]int {
 	return count
 }
 
-// callAll has pairs call, of so many nodes at a time.
+// callAll has pairs call, those of a limited number of nodes at a time.
 func (v *verifier) callAll(ctx context.Context, pairs []*pair, failed int) error {
 	done := 0
 	for rest := slices.DeleteFunc(slices.Clone(pairs),
@@ -430,7 +431,7 @@ func (v *verifier) callSome(ctx context.Context, pairs []*pair, nodes []string, 
 			c.Close()
 		}
 	}()
-	// Above the ports that kernels give out by themselves.
+	// Above the ports that kernels allocate.
 	const firstPort, ports = 61_000, 4_000
 	token, port := strconv.FormatUint(rand.Uint64()|1<<63, 36), uint16(firstPort+rand.IntN(ports))
 	started, err := each(ctx, nodes, 8, func(ctx context.Context, node string) (*call.Caller, error) {
@@ -491,7 +492,7 @@ func (v *verifier) callSome(ctx context.Context, pairs []*pair, nodes []string, 
 	return err
 }
 
-// mostTraced is how many calls of a node ask routers for signs: they give few.
+// mostTraced is how many calls of a node make routers send ICMP errors, whose rate is limited.
 const mostTraced = 4
 
 // caller runs a caller in a node.
@@ -501,7 +502,7 @@ func (v *verifier) caller(node string) call.Node {
 	}
 }
 
-// unreached says what a pair lacks at an address.
+// unreached describes what a pair lacks at an address.
 func (v *verifier) unreached(p *pair, c *calling) Unreached {
 	u := Unreached{From: p.from, To: p.to, Address: c.To, Failed: c.failed, Verdict: Wrong}
 	if p.maybe {
@@ -527,7 +528,7 @@ func (v *verifier) unreached(p *pair, c *calling) Unreached {
 	return u
 }
 
-// whyUnreached says where it ends, as far as that shows.
+// whyUnreached says where the path ends, as far as that shows.
 func (v *verifier) whyUnreached(p *pair, c *calling, o *call.Outcome) string {
 	w := c.last.Way
 	switch {
@@ -563,7 +564,7 @@ func (v *verifier) whyUnreached(p *pair, c *calling, o *call.Outcome) string {
 	return o.Why
 }
 
-// whose is the node that has an address.
+// whose returns the node that has an address.
 func (v *verifier) whose(a netip.Addr) string {
 	for _, n := range v.t.Nodes {
 		if slices.ContainsFunc(topology.AddressesOf(v.t, n), func(x netip.Prefix) bool { return x.Addr() == a }) {
@@ -573,8 +574,8 @@ func (v *verifier) whose(a netip.Addr) string {
 	return a.String()
 }
 
-// misled says to whom packets for a neighbour go by their MAC address, if it is not the
-// neighbour's.
+// misled returns the MAC address to which packets for a neighbour are sent, and its owner, if that
+// is not the neighbour.
 func (v *verifier) misled(next netip.Addr, mac string) string {
 	if mac == "" {
 		return ""
@@ -598,14 +599,14 @@ func (v *verifier) misled(next netip.Addr, mac string) string {
 	return "the MAC address " + mac + other
 }
 
-// grouped says what fails in few words: by what fails and why, from whom to whom.
+// grouped summarizes failures: by what fails and why, from whom to whom.
 func grouped(fails []Unreached, verdict Verdict) (out []string) {
 	type key struct{ what, why string }
 	to := map[key]map[string][]string{}
 	var order []key
 	for i := 0; i < len(fails); {
 		u := fails[i]
-		n := i // those of the same pair follow each other
+		n := i // those of a pair are adjacent
 		for n < len(fails) && fails[n].From == u.From && fails[n].To == u.To {
 			n++
 		}
@@ -636,7 +637,7 @@ func grouped(fails []Unreached, verdict Verdict) (out []string) {
 	return out
 }
 
-// mostNames is how many nodes are named.
+// mostNames is the maximum number of nodes that are named.
 const mostNames = 6
 
 func names(list []string) string {
@@ -647,7 +648,7 @@ func names(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// whatFails says what a pair lacks.
+// whatFails describes what a pair lacks.
 func whatFails(fails []Unreached) string {
 	what := map[string][2]bool{}
 	var family [2]bool
@@ -678,8 +679,8 @@ func whatFails(fails []Unreached) string {
 	return list + " over IPv4"
 }
 
-// cut says that a direction which no packet of a stream went is wrong where nodes do not reach
-// others whose only way it is, and none does.
+// cut marks a direction that no stream has crossed as wrong if it is the only path for nodes that
+// do not reach each other, and no other nodes do over it.
 func (v *verifier) cut(h hop, d *Direction) {
 	up, loss := d.Check(Up), d.Check(Loss)
 	if up == nil || up.Asked == 0 || up.Verdict == Wrong || loss == nil || loss.Got != nil ||
@@ -689,10 +690,10 @@ func (v *verifier) cut(h hop, d *Direction) {
 	near := v.tree(v.near(h), func(other hop) bool { return other.link != h.link })
 	within := func(node string) bool { _, ok := near[node]; return ok }
 	if within(v.far(h)) {
-		return // there is another way
+		return // there is another path
 	}
 	if slices.ContainsFunc(v.reached, func(p *pair) bool { return within(p.from) != within(p.to) }) {
-		return // by this, there or back
+		return // over this one, there or back
 	}
 	for _, u := range v.result.Reach.Fails {
 		if u.Verdict == Wrong && within(u.From) && !within(u.To) {

@@ -11,11 +11,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// meant is the route that a topology has for an address.
+// meant is the topology's route for an address.
 type meant struct {
 	to     netip.Prefix
 	metric uint32
-	via    netip.Addr // none: it is connected, or leads nowhere
+	via    netip.Addr // none: directly connected, or discarded
 	device string     // "": that which leads to via
 	lost   bool
 }
@@ -30,7 +30,7 @@ func (m meant) String() string {
 	return "the way by " + m.device
 }
 
-// leads says whether a path is the same way.
+// leads says whether a path is the same as the route.
 func (m meant) leads(p netfacts.Path) bool {
 	if p.Lost() || m.lost {
 		return p.Lost() == m.lost
@@ -41,12 +41,12 @@ func (m meant) leads(p netfacts.Path) bool {
 	return len(p.Via) == 0 && slices.Equal(p.Devices, []string{m.device})
 }
 
-// yields says whether the kernel prefers a path of the same table.
+// yields says whether the kernel prefers a path in the same table.
 func (m meant) yields(p netfacts.Path) bool {
 	return p.To.Bits() > m.to.Bits() || p.To.Bits() == m.to.Bits() && p.Metric <= m.metric
 }
 
-// What the kernel gives routes of IPv6: those to what is connected, and others without a metric.
+// The kernel's metrics of IPv6 routes: to connected networks, and of others without one.
 const connected6, usual6 = 256, 1024
 
 // meantFor returns the topology's route in a node for an address.
@@ -78,7 +78,7 @@ func (j *judge) meantFor(n *topology.Node, a netip.Addr) (best meant, is bool) {
 	return best, is
 }
 
-// route judges a route that has been put there by hand, changed or taken away.
+// route judges a route that was added, changed or removed by hand.
 func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 	name := strings.NewReplacer("0.0.0.0/0", "default", "::/0", "default").Replace(c.Name)
 	name = strings.TrimSpace(name + " " + c.Said())
@@ -98,7 +98,7 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 		j.say(true, where, c, "route", name)
 		return
 	case !c.New && j.promisedRoute(n, c) && j.there != nil:
-		return // that is looked at by itself
+		return // judged elsewhere
 	case !c.New && j.promisedRoute(n, c):
 		j.say(true, where, c, "route", name)
 		return
@@ -113,7 +113,7 @@ func (j *judge) route(where string, n *topology.Node, c netfacts.Change) {
 	j.say(false, where, c, "route", name)
 }
 
-// promisedRoute says whether what was there is one of the topology's, and leads elsewhere now.
+// promisedRoute says whether an earlier route was one of the topology's, and leads elsewhere now.
 func (j *judge) promisedRoute(n *topology.Node, c netfacts.Change) bool {
 	return slices.ContainsFunc(n.StaticRoutes(), func(r topology.Route) bool {
 		return slices.ContainsFunc(netfacts.Paths(c.Key, c.Was), func(p netfacts.Path) bool {
@@ -123,8 +123,8 @@ func (j *judge) promisedRoute(n *topology.Node, c netfacts.Change) bool {
 	})
 }
 
-// relabelled says whether what was there gave packets the labels that the topology has, and gives
-// them others now, or none, on the same way.
+// relabelled says whether an earlier route pushed the topology's labels, and the new one pushes
+// others, or none, on the same path.
 func relabelled(n *topology.Node, c netfacts.Change) bool {
 	return !c.Gone && slices.ContainsFunc(n.StaticRoutes(), func(r topology.Route) bool {
 		labels := " encap mpls " + string(r.Labels) + " "
@@ -136,9 +136,9 @@ func relabelled(n *topology.Node, c netfacts.Change) bool {
 	})
 }
 
-// deviates says of which address of the lab a path in a node makes something else than the
-// topology, where it goes before the topology's; "": of none. Where the topology has none, as
-// routing daemons find the way, only one that loses packets does.
+// deviates returns an address of the lab for which a path in a node takes precedence over the
+// topology's route and differs from it; "" if there is none. Where the topology has no route, as
+// routing daemons find it, only a path that loses packets deviates.
 func (j *judge) deviates(n *topology.Node, p netfacts.Path, before func(meant, netfacts.Path) bool) string {
 	for _, a := range j.addresses {
 		if !p.To.Contains(a.Addr()) || slices.Contains(j.owners[a.Addr()], n.Name) {
@@ -203,14 +203,14 @@ func (j *judge) rule(where string, n *topology.Node, c netfacts.Change) {
 	j.say(false, where, c, "rule", name)
 }
 
-// matches says whether a rule may decide about packets to an address of another node.
+// matches says whether a rule may apply to packets to an address of another node.
 func (j *judge) matches(n *topology.Node, rule string, to netip.Addr) bool {
 	dst := selector(rule, "to")
 	return strings.HasPrefix(rule, "ipv6") == to.Is6() && (!dst.IsValid() || dst.Contains(to)) &&
 		!slices.Contains(j.owners[to], n.Name) && j.from(n, rule)
 }
 
-// from says whether a rule may decide about packets that a node sends or forwards.
+// from says whether a rule may apply to packets that a node sends or forwards.
 func (j *judge) from(n *topology.Node, rule string) bool {
 	src := selector(rule, "from")
 	return !src.IsValid() || slices.ContainsFunc(j.addresses, func(a netip.Prefix) bool {
@@ -218,7 +218,7 @@ func (j *judge) from(n *topology.Node, rule string) bool {
 	})
 }
 
-// selector is what a rule is for; none: all.
+// selector returns the prefix that a rule selects; none: all.
 func selector(rule, word string) netip.Prefix {
 	words := strings.Fields(rule)
 	if i := slices.Index(words, word); i >= 0 && i+1 < len(words) {

@@ -8,34 +8,34 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// sample is what two points of a stream say of the direction between them. A packet that was
-// damaged before the first of them says nothing.
+// sample is what two points of a stream show about the direction between them. Packets that were
+// damaged before the first point are ignored.
 type sample struct {
 	by      string // the stream
-	look    int    // of those that the survey took, from 0
-	why     string // what the sender's kernel said of packets that it refused
+	look    int    // of the survey, from 0
+	why     string // the sender's kernel's error for packets that it refused
 	took    []passing
-	of      int // packets that came to the first point, but for the full ones
+	of      int // packets that came to the first point, without full ones
 	lost    int
-	missed  int // so many of lost may have come: who listens there could not take them
-	late    int // of lost: a queue may have been full of what the machine was late to send
+	missed  int // of lost: may have come, as the receiver or tap dropped so many
+	late    int // of lost: a queue may have overflowed as the machine sent late
 	damaged int
-	again   int // came more often than they had gone
+	again   int // arrived more often than they were sent
 	ahead   int // overtook others
-	excused int // of ahead: the others may have been late by the machine's doing
+	excused int // of ahead: the others may be late because of the machine
 	apart   time.Duration
 }
 
 func (s *sample) dead() bool { return s.of > 0 && s.lost == s.of }
 
-// passing is how long a packet took, in seconds. It is excused where the machine may be why it took
-// longer than it should.
+// passing is how long a packet took, in seconds. It is excused if the machine may be the reason why
+// it took longer than it should.
 type passing struct {
 	took    float64
 	excused bool
 }
 
-// note keeps what a look's streams say of the directions that they crossed.
+// note stores what a look's streams show about the directions that they crossed.
 func (v *verifier) note(traces []*trace, m *machine) {
 	type end struct {
 		t *trace
@@ -61,9 +61,9 @@ func (v *verifier) note(traces []*trace, m *machine) {
 			}
 			v.seen[last] = append(v.seen[last], s)
 			for _, h := range hops[:len(hops)-1] {
-				// Of links without devices before one that has one it is known that these packets
-				// crossed them; and, where that one is to delay nothing, that they took no longer
-				// in sum.
+				// For links without devices before one that has a device, it is known that these
+				// packets crossed them; and, if that link should not delay anything, that they took
+				// no longer in total.
 				one := &sample{by: s.by, look: s.look, of: s.of - s.lost, apart: s.apart}
 				if v.takes80(last) == 0 {
 					one.took = s.took
@@ -72,20 +72,20 @@ func (v *verifier) note(traces []*trace, m *machine) {
 			}
 		}
 	}
-	for _, e := range dead { // now that it is known where the others came through
+	for _, e := range dead { // once it is known where the others came through
 		hops := e.t.points[e.i].hops
 		h := v.blamed(e.t, hops[len(hops)-1])
 		if v.crossed(h) && v.unanswered(e.t.from, e.t.to) {
-			continue // others get across: it is the pair that is wrong, and that is said
+			continue // others get across: the fault is the pair's, and reported there
 		}
 		v.seen[h] = append(v.seen[h], e.s)
 	}
 	v.looks++
 }
 
-// blamed is the direction that a stream does not get across of which nothing came further. Where
-// the one before it has to find a hardware address first, that is the first direction on the way to
-// who has it that nothing else gets across either.
+// blamed returns the direction to blame for a stream of which nothing came beyond h. If the node
+// before h has to resolve a MAC address first, that is the first direction on the way to its owner
+// that nothing else crosses either.
 func (v *verifier) blamed(t *trace, h hop) hop {
 	if n := v.nodes[v.near(h)]; n.IsDatapath() && n.Kind != topology.Router {
 		return h
@@ -105,7 +105,7 @@ func (v *verifier) blamed(t *trace, h hop) hop {
 	return h
 }
 
-// crossed says whether something gets across a direction: packets of other streams, or calls.
+// crossed says whether anything crosses a direction: packets of other streams, or calls.
 func (v *verifier) crossed(h hop) bool {
 	return v.called[h] || slices.ContainsFunc(v.seen[h], func(s *sample) bool { return s.of > s.lost })
 }
@@ -116,8 +116,8 @@ func (v *verifier) unanswered(from, to string) bool {
 		func(u Unreached) bool { return u.From == from && u.To == to && u.Verdict == Wrong })
 }
 
-// sample compares a point of a stream with the one before, of a direction that is asked to delay
-// packets so long.
+// sample compares a point of a stream with the one before; asked is the delay of the direction
+// between them.
 func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 	before, here := t.points[i-1], t.points[i]
 	s := &sample{by: t.name(), why: t.why, apart: t.apart}
@@ -125,7 +125,7 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 		return slices.ContainsFunc(t.points[i+1:], func(p point) bool { return p.has(n) })
 	}
 	var both []crossing
-	unseen := 0 // that came, and nobody saw at the point before
+	unseen := 0 // arrived, but not seen at the previous point
 	small := uint64(max(0, t.sent-t.full))
 	for n := range uint64(t.sent) {
 		at, came := here.at[n]
@@ -134,9 +134,10 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 		}
 		was, left := before.at[n]
 		if !left && (before.damaged[n] > 0 || i > 1 && !came && here.damaged[n] > 0) {
-			continue // it was damaged before, or nobody saw whether it was
+			continue // damaged before, or unknown
 		}
-		// The sender sent it, whether or not it is known when; and what is seen later has passed.
+		// The sender has sent it, even if it is unknown when; and what is seen later has passed
+		// here.
 		left = left || i == 1 || came || here.damaged[n] > 0 || further(n)
 		if !left {
 			continue
@@ -162,7 +163,7 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 			}
 		}
 	}
-	// What cannot be read any more is among those that did not come.
+	// Packets that are illegible by now are among those that did not arrive.
 	illegible := min(s.lost, max(0, here.illegible(small)-before.illegible(small)-max(unseen, before.missed)))
 	s.lost, s.damaged = s.lost-illegible, s.damaged+illegible
 	s.missed = min(s.lost, here.missed)
@@ -171,20 +172,19 @@ func (t *trace) sample(i int, asked time.Duration, m *machine) *sample {
 	return s
 }
 
-// A device that sends at a rate finds, when it had to wait for a processor, what has come meanwhile
-// at once, which may be more than its queue takes. That is the machine's doing where something
-// waited so long, around the time at which a packet went, and for a small share of the packets
-// only.
+// A device with a rate that had to wait for a processor then finds all packets that have come
+// meanwhile at once, which may overflow its queue. That is excused only if something waited that
+// long around the time at which a packet was sent, and only for a small share of the packets.
 const (
 	lateAround = 100 * time.Millisecond
 	lateQueue  = 20 * time.Millisecond
-	fewLate    = 20 // one in
+	fewLate    = 20 // one in so many
 )
 
 // has says whether a packet came by a point.
 func (p point) has(n uint64) bool { return p.at[n] != 0 || p.damaged[n] > 0 }
 
-// illegible counts damaged packets whose numbers are those of no others, or of some that came.
+// illegible counts damaged packets whose numbers belong to no others, or to some that came.
 func (p point) illegible(small uint64) (count int) {
 	for n, times := range p.damaged {
 		if n >= small || p.at[n] != 0 {
@@ -194,10 +194,10 @@ func (p point) illegible(small uint64) (count int) {
 	return count
 }
 
-// crossing is when a packet was at two points, in nanoseconds since 1970.
+// crossing is the times of a packet at two points, in nanoseconds since 1970.
 type crossing struct{ left, came int64 }
 
-// cross takes how long packets took, and which overtook others.
+// cross evaluates how long packets took, and which overtook others.
 func (s *sample) cross(all []crossing, asked time.Duration, m *machine) {
 	slices.SortStableFunc(all, func(a, b crossing) int { return cmp.Compare(a.left, b.left) })
 	var latest crossing

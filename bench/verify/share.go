@@ -13,25 +13,25 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What the kernel, or a receiver, does not take for a packet of a stream any more, of those in
-// which one bit is changed: at most such a share.
+// unreadable is the maximum share of packets with one inverted bit that the kernel, or a receiver,
+// no longer recognizes as packets of the stream.
 const unreadable = 0.15
 
 // Verdicts on a share of packets.
 const (
 	fits = iota
-	few  // one packet, or one in 10,000, of which there should be none
-	wide // too far off to be chance
+	few  // one packet, or one in 10,000, although there should be none
+	wide // too far off for chance
 )
 
-// happening is a share of packets to which something happened.
+// happening is something that happens to a share of packets.
 type happening struct {
-	what    string                             // happened to them
-	get     func(*sample) (count, excused int) // excused of them may not be the lab's doing
-	excuse  string                             // then
-	least   float64                            // that is to be
+	what    string                             // in words
+	get     func(*sample) (count, excused int) // excused: of count, may not be the lab's fault
+	excuse  string                             // reason for that
+	least   float64                            // share that there should be
 	most    float64
-	depends bool // it depends on what happened to the packet before, as was asked for
+	depends bool // correlated with the previous packet, as was asked for
 }
 
 func (s *happening) sum(samples []*sample) (count, excused, of int) {
@@ -42,7 +42,7 @@ func (s *happening) sum(samples []*sample) (count, excused, of int) {
 	return count, excused, of
 }
 
-// weigh says whether so many of packets fit a share between two others.
+// weigh says whether a count of packets fits a share between least and most.
 func weigh(count, of int, least, most, unlikely float64) int {
 	switch {
 	case of == 0, count > 0 && most >= 1:
@@ -63,8 +63,8 @@ func weigh(count, of int, least, most, unlikely float64) int {
 	return fits
 }
 
-// judgeShare judges all streams together, and each by itself: what happens to one of many is no
-// less wrong.
+// judgeShare judges all streams together, and each by itself: a fault of one among many is still a
+// fault.
 func (v *verifier) judgeShare(c *Check, samples []*sample, s happening) {
 	count, excused, of := s.sum(samples)
 	if of == 0 {
@@ -131,7 +131,7 @@ func (v *verifier) judgeShare(c *Check, samples []*sample, s happening) {
 	}
 }
 
-// judgeReorder takes the share of packets that overtake others: those that are not delayed, where
+// judgeReorder judges the share of packets that overtake others: those that are not delayed while
 // others are under way.
 func (v *verifier) judgeReorder(c *Check, e topology.Impairment, samples []*sample) {
 	s := happening{what: "overtook others", get: func(s *sample) (int, int) { return s.ahead, s.excused },

@@ -17,11 +17,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What there is in a lab that nobody asked for: the lab's daemon says what has changed since it
-// came up, and here it is judged. What contradicts the topology is wrong; anything else somebody
-// may want, and it is noted.
+// Changes in a lab that nobody asked for: the lab's daemon reports what has changed since it came
+// up, and this file judges it. What contradicts the topology is wrong; anything else may be
+// intended, and is noted.
 
-// Glance says what in a lab is not as it was made, by what the lab's daemon sees alone.
+// Glance reports what differs in a lab from when it came up, from the lab's daemon alone.
 func Glance(ctx context.Context, client *lab.Client) ([]string, error) {
 	info, err := client.Info(ctx)
 	if err != nil {
@@ -48,20 +48,20 @@ func Glance(ctx context.Context, client *lab.Client) ([]string, error) {
 	return slices.Concat(j.wrong, j.notes), nil
 }
 
-// judge collects what is said of the state of one lab.
+// judge collects findings about the state of one lab.
 type judge struct {
 	*network
 	wrong, notes []string
-	there        map[string]*seen // nil: what is promised is only known as far as it has changed
+	there        map[string]*seen // nil: only changes are known
 	changed      map[string][]netfacts.Change
 
 	addresses []netip.Prefix                  // of all nodes
-	owners    map[netip.Addr][]string         // who is to have an address
-	macs      map[netip.Addr][]topology.MAC   // of the devices that are to have it
+	owners    map[netip.Addr][]string         // who should have an address
+	macs      map[netip.Addr][]topology.MAC   // of the devices that should have it
 	ends      map[[2]string]topology.Endpoint // by node and device
 	devices   map[string][][2]string          // by node: the keys of its ends
-	ports     map[string]bool                 // devices of switches that are at links
-	// By node and name: what has come into a routing table other than main.
+	ports     map[string]bool                 // devices of switches at links
+	// By node and name: what was added to routing tables other than main.
 	tables map[string]map[string][]netfacts.Path
 }
 
@@ -87,12 +87,12 @@ func (v *verifier) lookAtState(ctx context.Context, there map[string]*seen) erro
 	return v.lookAtControllers(ctx)
 }
 
-// lookAtControllers says which of the switches that Trivet's controller decides for have lost it:
-// what they know goes on, and nothing new.
+// lookAtControllers reports switches that have lost Trivet's controller: they keep forwarding what
+// they know, and learn nothing new.
 func (v *verifier) lookAtControllers(ctx context.Context) error {
 	var lost []string
 	for n := range tries {
-		if n > 0 { // it may be just coming back
+		if n > 0 { // it may be just reconnecting
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -102,7 +102,7 @@ func (v *verifier) lookAtControllers(ctx context.Context) error {
 		within, cancel := limits.SwitchSays.Context(ctx)
 		all, err := v.client.Controllers(within)
 		cancel()
-		if err != nil { // switches that stand still say nothing, and forward nothing, which shows
+		if err != nil { // switches that hang report nothing, and forward nothing, which shows elsewhere
 			return ctx.Err()
 		}
 		lost = nil
@@ -165,7 +165,8 @@ func newJudge(n *network, there map[string]*seen, all []lab.Changed) *judge {
 	return j
 }
 
-// add notes what an interface of a node is to be. A MAC that is left to the kernel is not known.
+// add records what an interface of a node should be. A MAC address that is left to the kernel is
+// unknown.
 func (j *judge) add(e topology.Endpoint, device string) {
 	at := [2]string{e.Node, device}
 	j.ends[at], j.devices[e.Node] = e, append(j.devices[e.Node], at)
@@ -208,8 +209,7 @@ func (j *judge) each(place string, n *topology.Node) {
 	}
 }
 
-// say adds a line about something that is new, gone or different. Its name goes before what it is
-// now.
+// say adds a line about something that is new, gone or different; name precedes its current value.
 func (j *judge) say(wrong bool, where string, c netfacts.Change, what, name string) {
 	var text string
 	switch {
@@ -229,7 +229,7 @@ func (j *judge) say(wrong bool, where string, c netfacts.Change, what, name stri
 	j.notes = append(j.notes, text)
 }
 
-// one judges a change in a namespace; n is nil in that of the switches.
+// one judges a change in a namespace; n is nil for the switches' namespace.
 func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 	named := strings.TrimSpace(c.Name + " " + c.Said())
 	_, atLink := j.ends[[2]string{where, c.Device}]
@@ -281,7 +281,7 @@ func (j *judge) one(where string, n *topology.Node, c netfacts.Change) {
 	}
 }
 
-// made says whether a queueing discipline has a number that Trivet gives (target/local/shape.go).
+// made says whether a queueing discipline has one of Trivet's numbers (target/local/shape.go).
 func made(words string) bool {
 	for _, w := range strings.Fields(words) {
 		if major, _, ok := strings.Cut(w, ":"); ok && (major == "7472" || major == "7473" || major == "7474") {
@@ -316,13 +316,13 @@ func (j *judge) address(where string, n *topology.Node, c netfacts.Change) {
 	p, err := netip.ParsePrefix(c.Name)
 	known := err == nil && n != nil && len(j.owners[p.Addr()]) > 0
 	if known && j.there != nil {
-		return // promised looks at it
+		return // promised judges it
 	}
 	wrong := known && c.Gone == slices.Contains(j.owners[p.Addr()], n.Name)
 	j.say(wrong, where, c, "address", c.Name+" at "+c.Device)
 }
 
-// nextHop is what FRR has in place of next hops of IPv6 for routes of IPv4 (RFC 8950).
+// nextHop is FRR's placeholder for IPv6 next hops of IPv4 routes (RFC 8950).
 var nextHop = netip.MustParseAddr("169.254.0.1")
 
 func (j *judge) neighbour(where string, n *topology.Node, c netfacts.Change) {
@@ -361,7 +361,7 @@ func (j *judge) setting(where string, n *topology.Node, c netfacts.Change) {
 	switch {
 	case n == nil:
 	case j.there != nil && name == "forwarding" && c.Device == "" && n.Kind == topology.Router && is == "0":
-		return // promised looks at it
+		return // promised judges it
 	case name == "forwarding" && addressed && n.Kind == topology.Router && is == "0":
 		j.wrong = append(j.wrong, fmt.Sprintf("%s is a router and does not forward: %s%s is 0", where, c.Name, of))
 		return
@@ -384,7 +384,7 @@ func (j *judge) addressed(n *topology.Node, v6 bool) bool {
 		slices.ContainsFunc(j.devices[n.Name], func(at [2]string) bool { return of(j.ends[at].Addresses) })
 }
 
-// firewalls judges rules of both kinds, a table at a time where all of it is new.
+// firewalls judges firewall rules of both kinds; a table that is new as a whole is judged at once.
 func (j *judge) firewalls(where string, changes []netfacts.Change) {
 	whole := map[string]*netfacts.Change{}
 	for i, c := range changes {
@@ -417,7 +417,7 @@ func (j *judge) firewalls(where string, changes []netfacts.Change) {
 	}
 }
 
-// ruleOf is what a rule does, without what stands for the rest of it.
+// ruleOf returns what a rule does, without the digest of its conditions.
 func ruleOf(c netfacts.Change) string {
 	var words []string
 	for _, w := range strings.Fields(c.Is) {
@@ -433,18 +433,18 @@ func drops(rule string) bool {
 		func(w string) bool { return w == "drop" || w == "reject" })
 }
 
-// plain says whether a rule is what a table of iptables begins with, or the mark of its end.
+// plain says whether a rule is a default one of an iptables table, or its end marker.
 func plain(rule string) bool {
 	return strings.HasPrefix(rule, "ACCEPT") || strings.HasPrefix(rule, "ERROR") || strings.HasPrefix(rule, "RETURN")
 }
 
-// promised looks at what a node is to have: nobody else's address, the subnets of its own, and that
-// a router forwards.
+// promised checks what a node should have: no one else's address, the subnets of its own, and
+// forwarding if it is a router.
 func (j *judge) promised(n *topology.Node, s *seen) {
 	if s == nil {
 		return
 	}
-	vrf := slices.ContainsFunc(s.Devices, func(d device) bool { return d.Kind == "vrf" }) // there, routes are elsewhere
+	vrf := slices.ContainsFunc(s.Devices, func(d device) bool { return d.Kind == "vrf" }) // routes are elsewhere
 	for _, d := range s.Devices {
 		if d.Name == "lo" && !d.Carries && !n.Made().Whole {
 			j.wrong = append(j.wrong, n.Name+" does not reach its own addresses: its loopback device (lo) is down")
@@ -468,7 +468,7 @@ func (j *judge) promised(n *topology.Node, s *seen) {
 	}
 	for v6, forwards := range map[bool]string{false: s.Forwards4, true: s.Forwards6} {
 		name := map[bool]string{false: "ipv4.forwarding", true: "ipv6.forwarding"}[v6]
-		// It had its start command say so.
+		// Its start command has set it.
 		asked := n.Start != "" && !slices.ContainsFunc(j.changed[n.Name], func(c netfacts.Change) bool {
 			return c.Name == name && c.Device == ""
 		})

@@ -13,7 +13,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Bytes of layer 2 that a UDP packet has beside its payload.
+// overhead returns how many bytes of layer 2 a UDP packet has besides its payload.
 func overhead(a netip.Addr) int {
 	if a.Is6() {
 		return 14 + 40 + 8
@@ -21,24 +21,24 @@ func overhead(a netip.Addr) int {
 	return 14 + 20 + 8
 }
 
-// trace is what was seen of a flow's stream.
+// trace is what was observed of a flow's stream.
 type trace struct {
 	*flow
-	sent, full int // packets: all, and the last of them, which are full
-	frame      int // bytes of layer 2 of the full ones: what the narrowest link of the way takes
+	sent, full int // packets: all, and the full ones at the end
+	frame      int // bytes of layer 2 of the full ones, by the narrowest MTU of the path
 	apart      time.Duration
-	why        string  // what the sender's kernel said of those that it refused
+	why        string  // the sender's kernel's error for those that it refused
 	points     []point // from the sender to the last place where it was seen
 }
 
-// point is where packets of a stream came by.
+// point is a place that packets of a stream passed.
 type point struct {
-	hops    []hop            // since the point before; the last is the one with a device
-	at      map[uint64]int64 // when, of whole packets, by their numbers
-	again   map[uint64]int   // how often they came after that
-	damaged map[uint64]int   // how often damaged ones came
-	largest int              // frame; 0: not known
-	missed  int              // packets that who listens there could not take
+	hops    []hop            // since the previous point; the last is the one with a device
+	at      map[uint64]int64 // times of undamaged packets, by number
+	again   map[uint64]int   // how often they came again
+	damaged map[uint64]int   // how often they came damaged
+	largest int              // frame; 0: unknown
+	missed  int              // packets that the tap or receiver dropped
 }
 
 func pointOf(s sighting) point {
@@ -56,10 +56,9 @@ func pointOf(s sighting) point {
 	return p
 }
 
-// survey sends streams over ways, and notes which way they take indeed. It says of each direction
-// that they cross how long packets take, how many are lost, and how large they may be; and it plans
-// tasks anew by the ways that there are. What seems wrong is looked at again: a machine that stalls
-// is no fault of the lab's.
+// survey sends streams over paths, and determines which paths they really take. For each direction
+// that they cross it measures delay, loss and MTU; then it plans tasks by the actual paths. What
+// seems wrong is measured again: a machine that stalls is no fault of the lab.
 func (v *verifier) survey(ctx context.Context, p *plan) error {
 	traces, err := v.look(ctx, slices.Concat(p.cover, p.others), len(p.cover))
 	if err != nil {
@@ -102,10 +101,10 @@ func (v *verifier) survey(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// enoughStreams are looked at again where something seems wrong.
+// enoughStreams is how many streams are repeated where something seems wrong.
 const enoughStreams = 4
 
-// doubts says whether something on a flow's way seems wrong, or the machine was too busy to tell.
+// doubts says whether something on a flow's path seems wrong, or the machine was too busy to tell.
 func (v *verifier) doubts(f *flow) bool {
 	for _, h := range f.way {
 		for _, c := range v.result.Links[h.link].Directions[h.out].Checks {
@@ -119,14 +118,14 @@ func (v *verifier) doubts(f *flow) bool {
 	return false
 }
 
-// mayMiss says whether a sender may not find the receiver at once: the question for its address, or
-// the answer, is lost on the way.
+// mayMiss says whether address resolution on a flow's path may fail at first, as requests or
+// answers may be lost.
 func (v *verifier) mayMiss(f *flow) bool {
 	return slices.ContainsFunc(f.way,
 		func(h hop) bool { return v.egress(h).Arrives() < 1 || v.egress(hop{h.link, 1 - h.out}).Arrives() < 1 })
 }
 
-// look sends streams of flows, the first thorough of them longer, and judges what came of them.
+// look sends streams of flows, the first thorough of them longer, and judges the results.
 func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*trace, error) {
 	first := uint16(rand.Uint32())
 	if len(flows) == 0 {
@@ -175,7 +174,8 @@ func (v *verifier) look(ctx context.Context, flows []*flow, thorough int) ([]*tr
 	return traces, nil
 }
 
-// atOnce is how many streams are sent at a time: sparse ones cost little, but each is two programs.
+// atOnce is how many streams are sent at the same time: sparse ones cost little, but each needs two
+// programs.
 func (v *verifier) atOnce() int {
 	if v.Quick {
 		return 8
@@ -195,11 +195,12 @@ func firstOf(errs ...error) error {
 // sighting is a stream at a device of a place.
 type sighting struct {
 	place  string
-	missed int // packets that the tap could not take, of whatever stream
+	missed int // packets that the tap dropped, of any stream
 	packets.Sight
 }
 
-// taps listens in the namespace of the switches and in those of routers; the ends stop that.
+// taps starts taps in the namespaces of the switches and of routers; ends has functions that stop
+// them.
 func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]func() (*packets.Tapped, error),
 	err error) {
 	ends = map[string]func() (*packets.Tapped, error){}
@@ -218,7 +219,7 @@ func (v *verifier) taps(ctx context.Context, t packets.Tap) (ends map[string]fun
 	return ends, nil
 }
 
-// tapping are the places where taps listen: hosts receive by themselves.
+// tapping returns the places with taps; hosts receive by themselves.
 func (v *verifier) tapping() []string {
 	return slices.DeleteFunc(v.places(), func(place string) bool {
 		n := v.nodes[place]
@@ -226,7 +227,7 @@ func (v *verifier) tapping() []string {
 	})
 }
 
-// collect ends taps and returns what they noted of each stream.
+// collect stops taps and returns what they recorded of each stream.
 func collect(ends map[string]func() (*packets.Tapped, error)) (map[uint16][]sighting, error) {
 	out := map[uint16][]sighting{}
 	var failed error
@@ -266,12 +267,12 @@ func (v *verifier) surveyOne(ctx context.Context, f *flow, stream uint16, sharin
 		t.sent = sent.Sent
 	}
 	if got == nil && err != nil && t.why == "" {
-		return nil, nil // an instrument failed, which says nothing of the lab
+		return nil, nil // an instrument failed, which says nothing about the lab
 	}
 	return t, got
 }
 
-// follow puts what was seen of a stream in the order in which it came by.
+// follow puts the sightings of a stream in the order of its path.
 func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	start := point{at: map[uint64]int64{}}
 	last := point{at: map[uint64]int64{}}
@@ -296,10 +297,10 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 		return
 	}
 	at, mac := t.from, ""
-	// Each time the first that goes on from there: a switch may pass a packet on with the stamp
-	// that it came with, so when it was seen says nothing of the order at its two ends.
+	// Each time the first sighting that continues from there: a switch may forward a packet with
+	// its time of arrival, so times at the two ends of a switch say nothing about the order.
 	goesOn := func(s sighting) (h hop, between []hop, ok bool) {
-		// Of few packets: copies that flooded.
+		// With few packets, it is a flooded copy.
 		if h, ok = v.cameBy(s); !ok || v.far(h) == t.from || len(s.Numbers) < t.sent/50 {
 			return h, nil, false
 		}
@@ -326,7 +327,7 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	if at == t.to {
 		return
 	}
-	// What came to the receiver's socket came by its own device, whether or not the tap there took
+	// What came to the receiver's socket passed its device, whether or not the tap there recorded
 	// it.
 	if rest := v.back(v.tree(at, nil), t.to); len(last.at) > 0 && len(rest) > 0 {
 		last.hops = rest
@@ -336,17 +337,17 @@ func (v *verifier) follow(t *trace, sights []sighting, got *packets.Received) {
 	}
 }
 
-// deliver makes a way end at the receiver's socket: what came to its device, whole, and not to that
-// is lost.
+// deliver ends a path at the receiver's socket: undamaged packets that came to its device, but not
+// to the socket, are lost.
 func (v *verifier) deliver(t *trace, last point) {
 	if p := &t.points[len(t.points)-1]; len(p.hops) > 0 && v.far(p.hops[len(p.hops)-1]) == t.to {
 		p.at, p.missed = last.at, last.missed
 	}
 }
 
-// straight follows a stream that has arrived: over links at whose ends it was seen, and such as
-// have no device. Copies that flooded elsewhere are left aside. It says whether there is such a
-// way.
+// straight follows a stream that has arrived: over links at whose ends it was seen, and over links
+// without devices. Copies that were flooded elsewhere are ignored. It says whether there is such a
+// path.
 func (v *verifier) straight(t *trace, sights []sighting, last point) bool {
 	seen := map[hop]*point{}
 	for _, s := range sights {
@@ -377,7 +378,7 @@ func (v *verifier) straight(t *trace, sights []sighting, last point) bool {
 	return true
 }
 
-// meets says how much later (in ns) one sighting is than another: by the first packet that both
+// meets returns how much later (in ns) one sighting is than another, by the first packet that both
 // have.
 func (s sighting) meets(other sighting) int64 {
 	for i, n := range s.Numbers {
@@ -388,7 +389,7 @@ func (s sighting) meets(other sighting) int64 {
 	return int64(len(other.Numbers) - len(s.Numbers))
 }
 
-// cameBy is the direction of the link by which packets came to where they were seen.
+// cameBy returns the direction of the link by which packets came to where they were seen.
 func (v *verifier) cameBy(s sighting) (hop, bool) {
 	for i, l := range v.t.Links {
 		for end, e := range l.Ends {
@@ -401,8 +402,8 @@ func (v *verifier) cameBy(s sighting) (hop, bool) {
 	return hop{}, false
 }
 
-// between is the way from one node to another over links that have no device; nil where they are
-// the same or there is none.
+// between returns the path from one node to another over links without devices; nil if they are the
+// same or there is none.
 func (v *verifier) between(from, to string) []hop {
 	if from == to {
 		return nil
@@ -410,22 +411,22 @@ func (v *verifier) between(from, to string) []hop {
 	return v.back(v.tree(from, func(h hop) bool { return !v.hasDevice(h.link) }), to)
 }
 
-// rest is the hop after the last place where a stream was seen, with which packets get lost, as far
-// as it is known: that to whom they were sent by their MAC address, where a tap would have seen
-// them; at a node of whose they are, and at the sender, that of the way they were thought to take.
+// rest returns the hops, after the last place where a stream was seen, on which its packets get
+// lost, as far as known. By their destination MAC address they were sent towards its owner, where a
+// tap would have seen them. At the owner itself, and at the sender, the expected path counts.
 func (v *verifier) rest(t *trace, at, mac string) []hop {
 	if node := v.ownerOf(mac); mac != "" && node != at {
 		if way := v.back(v.tree(at, nil), node); len(way) > 0 &&
 			(node == t.to || slices.Contains(v.tapping(), v.placeOf(node))) {
 			return way[:1]
 		}
-		return nil // who gets them was not to, and looks at none; or it is nobody
+		return nil // the owner is not on the path and has no tap, or there is no owner
 	}
-	way := v.back(v.tree(at, nil), t.to) // the stream has left it
+	way := v.back(v.tree(at, nil), t.to) // the stream has left the expected path
 	if i := slices.IndexFunc(t.way, func(h hop) bool { return v.near(h) == at }); i >= 0 {
 		way = t.way[i:]
 	}
-	for i, h := range way { // as far as a tap would have seen them
+	for i, h := range way { // up to where a tap would have seen them
 		if v.hasDevice(h.link) || i == len(way)-1 {
 			return way[:i+1]
 		}
@@ -433,7 +434,7 @@ func (v *verifier) rest(t *trace, at, mac string) []hop {
 	return nil
 }
 
-// ownerOf is the node that has a MAC address by the topology; "": none.
+// ownerOf returns the node that has a MAC address in the topology; "" if there is none.
 func (v *verifier) ownerOf(mac string) string {
 	for _, l := range v.t.Links {
 		for i := range l.Ends {
@@ -445,7 +446,7 @@ func (v *verifier) ownerOf(mac string) string {
 	return ""
 }
 
-// wayTaken is the way of a stream that has arrived; nil of others.
+// wayTaken returns the path of a stream that has arrived; nil for others.
 func (t *trace) wayTaken() (way []hop) {
 	last := t.points[len(t.points)-1]
 	if len(t.points) < 2 || len(last.at) == 0 {
@@ -457,8 +458,8 @@ func (t *trace) wayTaken() (way []hop) {
 	return way
 }
 
-// inTurns does things numbered from 0, some at a time, none at the same time as another that shares
-// a narrow link with it.
+// inTurns runs things numbered from 0, most at a time, but none together with another that shares a
+// narrow link with it.
 func (v *verifier) inTurns(ctx context.Context, n, most int, way func(i int) []hop, do func(i int), done func(int)) {
 	var mu sync.Mutex
 	free := sync.NewCond(&mu)
@@ -508,7 +509,7 @@ func (v *verifier) inTurns(ctx context.Context, n, most int, way func(i int) []h
 	}
 }
 
-// each does something for all of a list, some at a time, and ends with the first error.
+// each calls do for all elements of a list, most at a time, and stops at the first error.
 func each[A, B any](ctx context.Context, list []A, most int, do func(context.Context, A) (B, error),
 	done func(int)) ([]B, error) {
 	out := make([]B, len(list))

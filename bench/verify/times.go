@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/measure/stats"
 )
 
-// judgeDelay takes the median, and how many packets take longer, or not as long, of all streams and
-// of each. What is too long may be the machine's, where that says so.
+// judgeDelay judges the median, and how many packets take longer, or not as long, over all streams
+// and for each. Excessive delays may be excused by the machine's state.
 func (v *verifier) judgeDelay(c *Check, h hop, samples []*sample) {
 	all := joined(samples)
 	if len(all) == 0 {
@@ -44,7 +44,7 @@ func (v *verifier) judgeDelay(c *Check, h hop, samples []*sample) {
 		if i > 0 {
 			of = " of " + g[0].by
 		}
-		if late { // it may be the machine
+		if late { // possibly the machine's fault
 			sure := seconds(took, true)
 			if again, _ := v.delayed(c.Asked, h, sure); len(sure) < fewest || again == "" {
 				busy = cmp.Or(busy, fmt.Sprintf("the machine is too busy: packets%s %s", of, why))
@@ -67,8 +67,8 @@ func (v *verifier) judgeDelay(c *Check, h hop, samples []*sample) {
 	}
 }
 
-// seconds are how long packets took, in order; sure: without those that the machine may have held
-// up.
+// seconds returns how long packets took, in ascending order; sure leaves out those that the machine
+// may have delayed.
 func seconds(all []passing, sure bool) (out []float64) {
 	for _, p := range all {
 		if !sure || !p.excused {
@@ -79,10 +79,11 @@ func seconds(all []passing, sure bool) (out []float64) {
 	return out
 }
 
-// delayMayBeOff is by how much a delay that is asked for may differ.
+// delayMayBeOff returns the tolerance of a delay.
 func delayMayBeOff(asked float64) float64 { return max(delayFloor, delayOff*asked) }
 
-// delayed says what is wrong with how long packets took, if anything, and whether that is too long.
+// delayed says what is wrong with the times that packets took, if anything, and whether they are
+// too long.
 func (v *verifier) delayed(asked float64, h hop, took []float64) (why string, late bool) {
 	if len(took) == 0 {
 		return "", false
@@ -93,19 +94,19 @@ func (v *verifier) delayed(asked float64, h hop, took []float64) (why string, la
 	off += apart
 	slack, jitter := 0.0, time.Duration(e.Jitter).Seconds()
 	onWire := func(bytes int) float64 { return 8 * float64(bytes) / float64(e.Bandwidth) }
-	if e.Bandwidth > 0 && v.wires[h.link] == datapath.Line { // a packet takes its time on the wire
+	if e.Bandwidth > 0 && v.wires[h.link] == datapath.Line { // serialization on the wire
 		slack = onWire(80)
 	}
 	earliest, latest := asked-off, asked+off+slack+lateOff
-	if e.Bandwidth > 0 { // a full packet of another stream before it, or two
+	if e.Bandwidth > 0 { // one or two full packets of other streams before it
 		latest += 2 * onWire(v.t.Links[h.link].MTUAt(h.out)+ethernet)
 	}
-	if devices := v.devices(h); len(devices) > 0 { // a full packet takes them longer, and others' may be before it
+	if devices := v.devices(h); len(devices) > 0 { // full packets take longer, and others' may be before it
 		full := v.service(h, v.t.Links[h.link].MTUAt(h.out)+ethernet)
 		slack += full - v.service(h, small)
 		latest += slack + float64(v.atOnce()+large)*full
 	}
-	if jitter > 0 { // of few packets the median is off by its own spread; and none comes before it was sent
+	if jitter > 0 { // with few packets the median varies by the spread; delays are not negative
 		earliest, latest = earliest-6*jitter, latest+6*jitter
 		off += 4 * jitter / math.Sqrt(float64(len(took)))
 		if 3*jitter > asked {
@@ -133,7 +134,7 @@ func (v *verifier) delayed(asked float64, h hop, took []float64) (why string, la
 	return "", false
 }
 
-// enoughDelays is how many say something of their spread.
+// enoughDelays is the minimum number of packets for measuring a spread.
 const enoughDelays = 50
 
 func (v *verifier) judgeJitter(c *Check, all []passing) {
@@ -162,10 +163,9 @@ func (v *verifier) judgeJitter(c *Check, all []passing) {
 	c.wrong(sd, "the delay varies by %.3g ms, not %.3g ms (standard deviation)", 1e3*sd, 1e3*c.Asked)
 }
 
-// spread is the standard deviation of times in order, and the share by which that of so few may be
-// off.
+// spread returns the standard deviation of sorted times, and its relative error for so few.
 func spread(took []float64) (sd, off float64) {
-	most := stats.Quantile(took, 0.99) // beyond it a busy machine is at work
+	most := stats.Quantile(took, 0.99) // ignores outliers of a busy machine
 	var kept []float64
 	for _, d := range took {
 		if d <= most {

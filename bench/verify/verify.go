@@ -3,11 +3,11 @@
 // each node its addresses, routes and names; and that nothing leads out of the lab that is not
 // asked for.
 //
-// What it says of links is said by packets that hosts (or routers with programs) send each other
-// through the lab as it is: nothing is put in or taken out behind what forwards. Taps note, at the
-// devices on the way, when which packet came by; they change nothing. A rate is what comes to the
-// receivers of more than the link is to carry, sent over links that carry more than it. What cannot
-// be told so is said to be untold, with the reason, and never passes for right.
+// Links are measured with packets that hosts (or routers with programs) send each other through the
+// lab as it is: nothing is added to or removed from the lab's devices. Taps record when packets
+// pass the devices on the way, and change nothing. For a rate, more is sent than the link should
+// carry, over links that carry more than it, and what arrives at the receivers is counted. What
+// cannot be measured is reported as untold, with the reason, and never as right.
 package verify
 
 import (
@@ -34,7 +34,8 @@ type Direction struct {
 	Checks []Check `json:"checks"`
 }
 
-// Verdict of a direction is wrong where one of its checks is; else untold where one is.
+// Verdict returns the verdict on a direction: wrong if one of its checks is wrong, else untold if
+// one is.
 func (d *Direction) Verdict() Verdict {
 	v := OK
 	for _, c := range d.Checks {
@@ -45,13 +46,13 @@ func (d *Direction) Verdict() Verdict {
 	return v
 }
 
-// implied says whether nothing more needs to be said of a check than of others: of a queue that
-// nobody asked for where its rate could not be told either.
+// implied says whether a check needs no mention besides others: that of a default queue if the rate
+// could not be told either.
 func (d *Direction) implied(c *Check) bool {
 	return c.Default && c.Verdict == Untold && d.Check(Rate).Verdict == Untold
 }
 
-// Named lists the checks of a verdict that need to be named.
+// Named lists the checks with a verdict that need to be mentioned.
 func (d *Direction) Named(v Verdict) (out []string) {
 	for _, c := range d.Checks {
 		if c.Verdict == v && !d.implied(&c) {
@@ -61,7 +62,7 @@ func (d *Direction) Named(v Verdict) (out []string) {
 	return out
 }
 
-// Check returns what was found of something, or nil.
+// Check returns the result for a quantity, or nil.
 func (d *Direction) Check(what string) *Check {
 	for i := range d.Checks {
 		if d.Checks[i].What == what {
@@ -78,7 +79,7 @@ type Link struct {
 	Directions [2]Direction  `json:"directions"`
 }
 
-// Count is how many of some things are as promised; the others are listed.
+// Count says how many of some things are as promised; it lists the others.
 type Count struct {
 	OK    int      `json:"ok"`
 	Of    int      `json:"of"`
@@ -93,7 +94,7 @@ func (c *Count) add(wrong string) {
 	c.Wrong = append(c.Wrong, wrong)
 }
 
-// Result is all that was found.
+// Result is the result of a verification.
 type Result struct {
 	Lab       string    `json:"lab"`
 	Quick     bool      `json:"quick,omitempty"`
@@ -115,7 +116,7 @@ type Result struct {
 	Untold    int       `json:"untold" doc:"Directions with a check that cannot be told, and none that is wrong"`
 }
 
-// Holds says whether nothing was found to be wrong.
+// Holds says whether nothing is wrong.
 func (r *Result) Holds() bool {
 	all := true
 	for _, c := range []Count{r.Addresses, r.Routes, r.Names, r.Apart, r.Isolation, r.State} {
@@ -124,10 +125,10 @@ func (r *Result) Holds() bool {
 	return all && r.Wrong == 0 && len(r.Silent) == 0 && len(r.Reach.Wrong) == 0 && !(r.Strict && len(r.Notes) > 0)
 }
 
-// Told says whether there is nothing that could not be told.
+// Told says whether everything could be told.
 func (r *Result) Told() bool { return r.Untold == 0 && len(r.Reach.Untold) == 0 }
 
-// Says lists in words what is wrong, or (verdict Untold) cannot be told, of links.
+// Says describes what is wrong with links, or (verdict Untold) cannot be told.
 func (r *Result) Says(v Verdict) (out []string) {
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
@@ -148,15 +149,14 @@ func (r *Result) Says(v Verdict) (out []string) {
 // Options say how to verify.
 type Options struct {
 	Quick     bool                                // shorter streams: a rate within 3 %, a loss hardly
-	Strict    bool                                // what is noted is wrong
-	Look      bool                                // nothing is sent: only what can be looked at
-	LinksOnly bool                                // no nodes, nor who reaches whom
-	Longest   time.Duration                       // no new stream begins after so long; 0: there is no limit
+	Strict    bool                                // what is noted counts as wrong
+	Look      bool                                // send nothing: only check what can be read
+	LinksOnly bool                                // neither nodes, nor who reaches whom
+	Longest   time.Duration                       // no stream begins after this time; 0: no limit
 	Progress  func(stage string, done, total int) // may be nil
 
-	// File is what the lab's file says, resolved, and FileName what that is called; nil: it is not
-	// known. In what the lab differs from it is noted; where Promised, the lab is to be what the
-	// file says.
+	// File is the lab's file, resolved, and FileName its name; nil: unknown. Differences between it
+	// and the lab are noted; with Promised, the lab is measured against the file.
 	File     *topology.Topology
 	FileName string
 	Promised bool
@@ -173,20 +173,21 @@ type verifier struct {
 	began  time.Time
 	sites  lab.Sites // of a lab over several
 
-	seen     map[hop][]*sample  // by the survey's streams, at all looks
-	looks    int                // that the survey took
-	unlikely float64            // how unlikely something must be to be no chance; see chance
-	reached  []*pair            // who reach each other
-	called   map[hop]bool       // directions on the only shortest way of those, there or back
+	seen     map[hop][]*sample  // of the survey's streams, from all looks
+	looks    int                // of the survey
+	unlikely float64            // probability below which something is not chance; see chance
+	reached  []*pair            // pairs that reach each other
+	called   map[hop]bool       // directions on the only shortest path of those, there or back
 	evidence map[side]*evidence // of rates and queues
-	takes    map[hop]int        // of directions that take no full packets: how large frames may be
-	tapped   []string           // the places where taps counted at last
+	takes    map[hop]int        // maximum frame sizes of directions that pass no full packets
+	tapped   []string           // the places of the last taps
 	costs    map[*topology.Protocol]topology.Costs
-	// By stream: why its way is none that its protocol is to find, at the last look; "": it is one.
+	// By stream: why its path at the last look is none that its protocol should find; "" if it is
+	// one.
 	detours map[string]string
 	result  *Result
 
-	mu sync.Mutex // of what is noted of nodes that are silent, and of guests
+	mu sync.Mutex // of the records of nodes that hang, and of guests
 
 	clocks map[string]clock.Reading // of guests
 }
@@ -197,8 +198,8 @@ func newVerifier(n *network, info lab.Info) *verifier {
 		called: map[hop]bool{}, clocks: map[string]clock.Reading{}, costs: costsOf(n.t), detours: map[string]string{}}
 }
 
-// Run verifies a lab by its daemon. An error says that it could not be verified; what is wrong with
-// it stands in the result.
+// Run verifies a lab through its daemon. An error says that it could not be verified; faults of the
+// lab are in the result.
 func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 	info, err := client.Info(ctx)
 	if err != nil {
@@ -228,7 +229,7 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 	v.run = func(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
 		r := lab.ExecRequest{Node: node, Network: true, Command: argv, Env: os.Environ(), Dir: "/"}
 		if n := v.nodes[node]; n != nil && n.Made().Files && argv[len(argv)-1] == LookCommand {
-			r.Network = false // the names that its programs go by are in a file of its own
+			r.Network = false // its programs take names from a file of their own
 		}
 		code, err := client.Exec(ctx, r, lab.Streams{In: in, Out: out, Err: errOut})
 		if err == nil && code != 0 {
@@ -251,7 +252,7 @@ func Run(ctx context.Context, client *lab.Client, o Options) (*Result, error) {
 func (v *verifier) verify(ctx context.Context) error {
 	v.startResult()
 	err := v.lookAtAll(ctx)
-	if e := asSilent(err); e != nil { // since it was looked at
+	if e := asSilent(err); e != nil { // since it was read
 		v.silence(e)
 	} else if err != nil {
 		return err
@@ -292,7 +293,7 @@ func (v *verifier) lookAtAll(ctx context.Context) error {
 	return nil
 }
 
-// onlySeen leaves of links what looking has told: for the others something would have to be sent.
+// onlySeen keeps only those results about links that reading can give: the others need packets.
 func (v *verifier) onlySeen() {
 	for i := range v.result.Links {
 		for out := range 2 {
@@ -302,7 +303,7 @@ func (v *verifier) onlySeen() {
 	}
 }
 
-// startResult lists what is asked, of which nothing is known yet.
+// startResult lists what is asked for, still without results.
 func (v *verifier) startResult() {
 	for i, l := range v.t.Links {
 		one := Link{Link: l.Name(), Wire: v.info.Wires[i].Wire}
@@ -344,7 +345,7 @@ func (v *verifier) sum() {
 	}
 }
 
-// whyUntold says why nothing is known of a direction.
+// whyUntold says why nothing is known about a direction.
 func (v *verifier) whyUntold(h hop) string {
 	l := v.t.Links[h.link]
 	switch {
@@ -365,15 +366,15 @@ func (v *verifier) whyUntold(h hop) string {
 
 func (v *verifier) late() bool { return v.Longest > 0 && time.Since(v.began) > v.Longest }
 
-// node is a node in which instruments run.
+// node returns a node in which instruments run.
 func (v *verifier) node(node string) packets.Node {
 	return func(ctx context.Context, in io.Reader, out io.Writer) error {
 		return v.instrument(ctx, node, packets.Command, in, out)
 	}
 }
 
-// duration in seconds as time.
+// inTime converts seconds to a duration.
 func inTime(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// egress is what a direction is asked to do.
+// egress returns the impairment of a direction.
 func (v *verifier) egress(h hop) topology.Impairment { return v.t.Links[h.link].Egress(h.out) }

@@ -24,13 +24,13 @@ func init() {
 type fabric struct {
 	datapath.Base
 	site   datapath.Site
-	member map[string]int // indexes of the devices that have joined their bridge, by name
-	apart  map[string]int // indexes of the bridges that tell VLANs apart, by name
+	member map[string]int // indexes of the devices that have joined a bridge, by name
+	apart  map[string]int // indexes of the bridges with VLAN filtering, by name
 }
 
 func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.Bridge }
 
-// port is a device that belongs in a bridge.
+// port is a device that belongs to a bridge.
 type port struct {
 	link   *topology.Link
 	name   string
@@ -98,7 +98,7 @@ func (f *fabric) Resume(context.Context) error {
 	})
 }
 
-// Hold takes the devices of blocked links out of their bridges. Setting the port's state instead
+// Hold removes the devices of blocked links from their bridges. Setting the port's state instead
 // would not last: a bridge without spanning tree makes all its ports forward again whenever one of
 // them has an event. Links that did not forward before need no such step: they are not up yet, or
 // not in their bridges. Bridges are set up here.
@@ -114,8 +114,8 @@ func (f *fabric) Hold(_ context.Context, forwarding plan.Forwarding) error {
 	})
 }
 
-// Apply puts devices into their bridges, and gives them their VLANs. If what bridges have learned
-// may be stale, they forget it.
+// Apply adds devices to their bridges, and sets their VLANs. If what bridges have learned may be
+// stale, it flushes that.
 func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 	if err := f.tellApart(); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (f *fabric) Apply(_ context.Context, forwarding plan.Forwarding) error {
 			f.each(b.FlushBridge)
 		}
 	})
-	if err == nil { // after an error we cannot know; putting a device in again does no harm
+	if err == nil { // after an error the state is unknown; adding a device twice does no harm
 		for _, p := range joining {
 			f.member[p.name] = p.index
 		}

@@ -15,8 +15,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// lacks says whether this kernel's bridges cannot tell VLANs apart, if a bridge of the topology's
-// does (CONFIG_BRIDGE_VLAN_FILTERING).
+// lacks returns an error if this kernel's bridges have no VLAN filtering
+// (CONFIG_BRIDGE_VLAN_FILTERING) and a bridge of the topology needs it.
 func lacks(t *topology.Topology) error {
 	name := toldApart(t)
 	if name == "" || os.Geteuid() != 0 {
@@ -38,7 +38,7 @@ func lacks(t *topology.Topology) error {
 	return nil
 }
 
-// toldApart is a bridge that tells VLANs apart; "": there is none.
+// toldApart returns the name of a bridge that needs VLAN filtering; "" if there is none.
 func toldApart(t *topology.Topology) string {
 	nodes, ports := t.NodesByName(), topology.VLANPorts(t)
 	for _, l := range t.Links {
@@ -56,13 +56,13 @@ func makeFiltering() error {
 	return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "trivet-try"}, VlanFiltering: &on})
 }
 
-// device stands for one whose index is known.
+// device returns a link with this name and index, without asking the kernel.
 func device(name string, index int) netlink.Link {
 	return &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: name, Index: index}}
 }
 
-// tellApart makes bridges tell VLANs apart, and no longer. A device that joins one that does has no
-// VLAN, until setVLANs gives it some.
+// tellApart turns VLAN filtering of bridges on or off. A device that joins a bridge with filtering
+// has no VLAN, until setVLANs sets some.
 func (f *fabric) tellApart() error {
 	want := map[string]int{}
 	for _, p := range f.ports() {
@@ -89,7 +89,7 @@ func (f *fabric) tellApart() error {
 	})
 }
 
-// setVLANs gives the ports of bridges that tell VLANs apart theirs.
+// setVLANs sets the VLANs of ports of bridges with VLAN filtering.
 func (f *fabric) setVLANs() error {
 	if len(f.apart) == 0 {
 		return nil
@@ -138,7 +138,7 @@ func (p port) setVLANs(all map[int32][]*nl.BridgeVlanInfo) error {
 	var errs []error
 	type change func(link netlink.Link, vlan, end uint16, pvid, untagged, self, master bool) error
 	set := func(first, last int, do change) {
-		if first == last { // to the kernel that is no range
+		if first == last { // the kernel does not take that as a range
 			last = 0
 		}
 		errs = append(errs, do(dev, uint16(first), uint16(last), false, false, false, true))

@@ -24,7 +24,8 @@ func init() {
 	datapath.RegisterConfig(datapath.Config{Kind: "nft", Check: checkNFT, Try: tryNFT, Read: readNFT, Load: loadNFT})
 }
 
-// hasRules says whether there are any in the thread's network, of nft or of the older iptables.
+// hasRules says whether the thread's network namespace has any rules, of nft or of the older
+// iptables.
 func hasRules() (bool, error) {
 	c, err := nftables.New()
 	if err != nil {
@@ -43,20 +44,20 @@ func hasRules() (bool, error) {
 	return slices.ContainsFunc(tables, func(t *nftables.Table) bool { return !ours(t.Name) }), nil
 }
 
-// ours says whether Trivet itself has made a table, for what the topology says.
+// ours says whether a table is one that Trivet itself has made, for what the topology says.
 func ours(table string) bool { return table == "trivet" || strings.HasPrefix(table, "trivet-") }
 
 // xtables is iptables of one family.
 type xtables struct{ name, family string }
 
-// chains are those that each table has by itself.
+// chains are the built-in chains of each table.
 var chains = map[string][]string{
 	"filter": {"INPUT", "FORWARD", "OUTPUT"}, "nat": {"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"},
 	"mangle": {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}, "raw": {"PREROUTING", "OUTPUT"},
 	"security": {"INPUT", "FORWARD", "OUTPUT"},
 }
 
-// table is a table of iptables: its lines, without what they count.
+// xtable is a table of iptables: its lines, without counters.
 type xtable struct {
 	name  string
 	lines []string
@@ -64,7 +65,7 @@ type xtable struct {
 
 var counts = regexp.MustCompile(`\s*\[\d+:\d+\]`)
 
-// tablesOf are those in a text of iptables-save that differ from what they are by themselves.
+// tablesOf returns those tables in the output of iptables-save that differ from their defaults.
 func tablesOf(text string) (out []xtable) {
 	for _, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -109,18 +110,18 @@ var (
 	chainLine = regexp.MustCompile(`^:[\w.-]{1,28} (ACCEPT|DROP|-)( \[\d+:\d+\])?$`)
 	ruleLine  = regexp.MustCompile(`^(\[\d+:\d+\] )?-A [\w.-]{1,28}( |$)`)
 	short     = regexp.MustCompile(`^-[sdpiomjgfcA]$`)
-	// long options are safe but for the one that names a program to run, which may be shortened.
+	// Long options are safe except for the one that names a program to run, which may be
+	// abbreviated.
 	long   = regexp.MustCompile(`^--[a-z0-9][a-z0-9-]*$`)
 	loads  = regexp.MustCompile(`^--mo?d?p?r?o?b?e?$`)
 	module = regexp.MustCompile(`^[A-Za-z0-9_]{1,28}$`)
 )
 
-// unsafe are modules that reach beyond a node's own packets: into files, lights and logs of the
-// machine.
+// unsafe are modules that reach beyond a node's own packets: to the machine's files, LEDs and logs.
 var unsafe = []string{"bpf", "LED", "IDLETIMER", "AUDIT", "SECMARK", "CONNSECMARK"}
 
-// checkXtables lets only rules pass, as iptables-save writes them: iptables-restore would otherwise
-// take options that run a program or load one.
+// checkXtables accepts only rules as iptables-save writes them: iptables-restore also takes options
+// that run a program or load a module.
 func checkXtables(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
 	bad := complain(n, c, &problems)
 	open := ""
@@ -153,7 +154,8 @@ func checkXtables(_ *topology.Topology, n *topology.Node, c topology.ConfigFile)
 
 var word = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"']+`)
 
-// refused is the word of a rule that iptables-restore is not given.
+// refused returns the word of a rule that must not be passed to iptables-restore; "" if there is
+// none.
 func refused(line string) string {
 	if strings.Count(line, `"`)%2 != 0 || strings.ContainsAny(line, "'\\") {
 		return "quotes that do not end, or others than \""
@@ -193,7 +195,7 @@ func (x xtables) try(ctx context.Context, n *topology.Node, c topology.ConfigFil
 
 func (x xtables) read(ctx context.Context, in datapath.Running, was string) (string, error) {
 	if _, err := exec.LookPath(x.name + "-save"); err != nil {
-		return "", nil // whoever uses it has it
+		return "", nil // it is not installed, so nobody uses it
 	}
 	if some, err := firewalled(in); !some || err != nil {
 		return "", err
@@ -203,7 +205,7 @@ func (x xtables) read(ctx context.Context, in datapath.Running, was string) (str
 		return "", err
 	}
 	now, before := joined(tablesOf(text)), joined(tablesOf(was))
-	if now != before && was != "" { // as the tool itself would write it
+	if now != before && was != "" { // in the tool's own notation
 		if said, err := alone(ctx, nil, was, "/bin/sh", "-c", x.name+"-restore && "+x.name+"-save"); err == nil {
 			before = joined(tablesOf(said))
 		}
@@ -232,7 +234,7 @@ func (x xtables) load(ctx context.Context, in datapath.Running, was, text string
 	return err
 }
 
-// block is a table as nft writes it.
+// block is a table in nft's syntax.
 type block struct{ family, name, text string }
 
 func (b block) key() string { return b.family + " " + b.name }
@@ -242,7 +244,7 @@ var (
 	nftToken  = regexp.MustCompile(`"[^"]*"|[{}]|[^\s{};"]+|;`)
 )
 
-// blocks are the tables in a text. problem is called for what is none.
+// blocks returns the tables in a text. problem is called for whatever else is in it.
 func blocks(text string, problem func(line int, hint, what string)) (out []block) {
 	depth := 0
 	for i, line := range strings.Split(text, "\n") {
@@ -292,7 +294,7 @@ func blocks(text string, problem func(line int, hint, what string)) (out []block
 	return out
 }
 
-// comment is where one begins in a line, or -1.
+// comment returns where a comment begins in a line, or -1.
 func comment(line string) int {
 	quoted := false
 	for i, c := range line {
@@ -322,10 +324,10 @@ func tryNFT(ctx context.Context, n *topology.Node, c topology.ConfigFile) error 
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return try(ctx, n, c, "Interface does not exist", nft, "-c", "-f", "-") // the node's are not there yet
+	return try(ctx, n, c, "Interface does not exist", nft, "-c", "-f", "-") // the node's do not exist yet
 }
 
-// readNFT returns the tables that neither Trivet has made, nor iptables.
+// readNFT returns the tables that neither Trivet nor iptables has made.
 func readNFT(ctx context.Context, in datapath.Running, was string) (string, error) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return "", nil
@@ -365,7 +367,7 @@ func readNFT(ctx context.Context, in datapath.Running, was string) (string, erro
 	return now, nil
 }
 
-// tablesText writes tables in one form.
+// tablesText writes tables in a normal form.
 func tablesText(text string, not map[string]bool) string {
 	var b strings.Builder
 	for _, t := range blocks(text, ignore) {
@@ -376,7 +378,7 @@ func tablesText(text string, not map[string]bool) string {
 	return b.String()
 }
 
-// loadNFT replaces the tables of both texts, at once or not at all.
+// loadNFT replaces the tables of was by those of text in one transaction.
 func loadNFT(ctx context.Context, in datapath.Running, was, text string) error {
 	var b strings.Builder
 	seen := map[string]bool{}

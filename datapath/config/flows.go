@@ -1,5 +1,5 @@
-// Package config has the kinds of configurations that nodes of more than one datapath have: flow
-// entries of switches, and the kernel's rules for packets of hosts and Linux routers.
+// Package config implements the kinds of configurations that nodes of more than one datapath have:
+// flow entries of switches, and the kernel's firewall rules of hosts and Linux routers.
 package config
 
 import (
@@ -22,25 +22,26 @@ func init() {
 		Load: loadFlows})
 }
 
-// entry is a flow entry as a line of ovs-ofctl(8).
+// entry is a flow entry in a line of ovs-ofctl(8).
 type entry struct {
 	line string // as it is written
-	flow string // the same in one form, with which entries are compared
-	key  string // which of two entries replaces the other: its table, priority and match
+	flow string // the same in a normal form, for comparisons
+	key  string // identifies the entry: its table, priority and match
 	gone string // what removes it
 }
 
 var (
 	spaces = regexp.MustCompile(`[\s,]+`)
 	cookie = regexp.MustCompile(`(^|[\s,])cookie=(0x[0-9a-fA-F]+|[0-9]+)`)
-	// noKey is what of an entry besides its actions does not say which one it is.
+	// noKey matches those fields of an entry, besides its actions, that do not identify it.
 	noKey = regexp.MustCompile(`^(cookie=.*|idle_timeout=.*|hard_timeout=.*|importance=.*|duration=.*|n_packets=.*|n_bytes=.*|idle_age=.*|hard_age=.*|send_flow_rem|check_overlap|reset_counts|no_packet_counts|no_byte_counts|table=0|priority=32768)$`)
 	ends  = regexp.MustCompile(`(^|[\s,])(idle|hard)_timeout=`)
 	leads = regexp.MustCompile(`\b(group|meter):`)
 	table = regexp.MustCompile(`(^|,)table=`)
 )
 
-// entryOf reads a line. What Trivet's own switches do not know is compared by its words.
+// entryOf parses a line. A line that Trivet's own switches do not understand is compared word by
+// word.
 func entryOf(line string) entry {
 	line = strings.TrimSpace(line)
 	if m, err := openflow.ParseFlow(line); err == nil {
@@ -65,7 +66,7 @@ func entryOf(line string) entry {
 
 func entryWith(line, flow, key string) entry {
 	gone := key
-	if !table.MatchString(gone) { // else it would be removed from all
+	if !table.MatchString(gone) { // otherwise it would be removed from all tables
 		gone = strings.TrimSuffix("table=0,"+gone, ",")
 	}
 	return entry{line, flow, key, gone}
@@ -76,7 +77,7 @@ func withoutActions(flow string) string {
 	return strings.TrimSuffix(match, ",")
 }
 
-// cookieOf is the entry's cookie.
+// cookieOf returns the entry's cookie.
 func (e entry) cookieOf() uint64 {
 	m := cookie.FindStringSubmatch(e.line)
 	if m == nil {
@@ -86,7 +87,7 @@ func (e entry) cookieOf() uint64 {
 	return n
 }
 
-// entries are those of a text, in which lines may be comments.
+// entries returns the entries of a text, in which lines may be comments.
 func entries(text string) (out []entry) {
 	for _, line := range strings.Split(text, "\n") {
 		if !isComment(line) {
@@ -101,12 +102,12 @@ func isComment(line string) bool {
 	return line == "" || strings.HasPrefix(line, "#")
 }
 
-// whole says whether the file of a switch is its whole table, as no controller puts anything there.
+// whole says whether a switch's file is its whole table, because it has no controller.
 func whole(n *topology.Node) bool {
 	return !slices.ContainsFunc(n.Controllers, func(c string) bool { return c != topology.ControllerNone })
 }
 
-// empty is what the table of a switch without a controller has before anybody changes it.
+// empty returns the initial table of a switch without a controller.
 func empty(n *topology.Node) []entry {
 	switch {
 	case n.Datapath == topology.OVS && n.FailMode != topology.Secure:
@@ -119,8 +120,8 @@ func empty(n *topology.Node) []entry {
 
 var changing = regexp.MustCompile(`^(add|delete|delete_strict|modify|modify_strict)\b`)
 
-// checkFlows reads the entries as Trivet's own switches do. Those that only Open vSwitch knows it
-// will read itself: see tryFlows.
+// checkFlows parses the entries as Trivet's own switches do. Open vSwitch itself checks those that
+// only it understands: see tryFlows.
 func checkFlows(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
 	bad := complain(n, c, &problems)
 	if n.Datapath != topology.Embedded && n.Datapath != topology.OVS {
@@ -147,8 +148,8 @@ func checkFlows(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (
 	return problems
 }
 
-// readFlows returns the entries that are there by hand: at a switch that Trivet's controller
-// decides for, those that are of none of its apps; at one without a controller, all.
+// readFlows returns the entries that were made by hand: at a switch of Trivet's controller, those
+// that belong to none of its apps; at a switch without a controller, all.
 func readFlows(ctx context.Context, in datapath.Running, was string) (string, error) {
 	fabric, ok := in.Fabric.(datapath.Flowed)
 	switch {
@@ -198,7 +199,8 @@ func same(a, b []entry) bool {
 	return slices.Equal(flows(a), flows(b))
 }
 
-// merged is a text with what there is now: lines that still hold and comments stay as they are.
+// merged returns the text was, updated to the current entries: lines that still hold, and comments,
+// stay as they are.
 func merged(was string, have []entry) string {
 	now := map[string]bool{}
 	for _, e := range have {
@@ -227,7 +229,7 @@ func merged(was string, have []entry) string {
 }
 
 // loadFlows adds the entries of a text and removes those of the one before. A switch without a
-// controller has these entries and no others, or, without a file, what it has by itself.
+// controller then has exactly these entries or, without a file, its initial ones.
 func loadFlows(ctx context.Context, in datapath.Running, was, text string) error {
 	fabric, ok := in.Fabric.(datapath.Flowed)
 	if !ok {
@@ -259,10 +261,10 @@ func loadFlows(ctx context.Context, in datapath.Running, was, text string) error
 	return fabric.ChangeFlows(ctx, in.Node, remove, add)
 }
 
-// tryFlows has Open vSwitch read what it will be given.
+// tryFlows has Open vSwitch parse the entries that it will be given.
 func tryFlows(ctx context.Context, n *topology.Node, c topology.ConfigFile) error {
 	ofctl, err := exec.LookPath("ovs-ofctl")
-	if n.Datapath != topology.OVS || err != nil { // what else it lacks then is said elsewhere
+	if n.Datapath != topology.OVS || err != nil { // other checks report what is missing
 		return nil
 	}
 	return try(ctx, n, c, "", ofctl, "-O", "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15",

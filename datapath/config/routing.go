@@ -29,8 +29,8 @@ func readRouting(ctx context.Context, in datapath.Running, was string) (string, 
 	return was, nil
 }
 
-// checkFRR refuses commands that vtysh would run by itself, which are no part of a configuration,
-// and files elsewhere than where logs are.
+// checkFRR refuses commands that vtysh would execute rather than load as configuration, and files
+// outside the directory of logs.
 func checkFRR(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
 	bad := complain(n, c, &problems)
 	logs := routerd.Of(topology.FRR).Logs + "/"
@@ -39,7 +39,7 @@ func checkFRR(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (pr
 			if k == 0 && word == "do" {
 				bad(i+1, "leave it out", "do: commands are not part of a configuration")
 			}
-			if k == 0 && strings.ContainsAny(word[:1], "!#") || strings.HasPrefix(word, "desc") { // the rest is text
+			if k == 0 && strings.ContainsAny(word[:1], "!#") || strings.HasPrefix(word, "desc") { // free text
 				break
 			}
 			path := strings.HasPrefix(word, "/") || strings.Contains(word, "../")
@@ -51,12 +51,13 @@ func checkFRR(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (pr
 	return problems
 }
 
-// tryFRR has vtysh check the grammar; what only a running daemon knows is told when it is loaded.
+// tryFRR has vtysh check the syntax; errors that only a running daemon finds are reported on
+// loading.
 func tryFRR(ctx context.Context, n *topology.Node, c topology.ConfigFile) error {
 	f := routerd.Of(topology.FRR)
 	client, err := f.ClientPath()
 	if err != nil {
-		return nil // it is said otherwise that it is not installed
+		return nil // another check reports that it is missing
 	}
 	return tryFiles(ctx, n, c, f, map[string]string{routerd.FRRFile: c.Text, "vtysh.conf": ""},
 		func(dir string) []string {
@@ -71,7 +72,7 @@ func checkDaemons(_ *topology.Topology, n *topology.Node, c topology.ConfigFile)
 	return problems
 }
 
-// checkBIRD refuses what names other files: include, and paths.
+// checkBIRD refuses references to other files: include, and paths.
 func checkBIRD(_ *topology.Topology, n *topology.Node, c topology.ConfigFile) (problems topology.Problems) {
 	bad := complain(n, c, &problems)
 	birdFiles(c.Text, bad)
@@ -89,7 +90,7 @@ func birdFiles(text string, bad func(line int, hint, format string, args ...any)
 		word = ""
 	}
 	for i := 0; i < len(text); i++ {
-		rest, length := text[i:], 1 // of what begins here and has no words
+		rest, length := text[i:], 1 // length of a token that contains no words
 		switch c := text[i]; {
 		case c == '#':
 			length = lengthTo(rest, 1, "\n")
@@ -98,7 +99,7 @@ func birdFiles(text string, bad func(line int, hint, format string, args ...any)
 		case c == '"' || c == '\'':
 			length = lengthTo(rest, 1, string(c))
 		case c == '_' || 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9':
-			if len(word) <= len("include") { // a longer one is another
+			if len(word) <= len("include") { // a longer word is another one
 				word += string(c)
 			}
 			continue
@@ -114,8 +115,8 @@ func birdFiles(text string, bad func(line int, hint, format string, args ...any)
 	end()
 }
 
-// lengthTo is how long a text is until after a mark, which is looked for from an offset on; all of
-// it if there is none.
+// lengthTo returns the length of a text up to the end of a mark, which is searched from an offset
+// on; the whole length if it does not occur.
 func lengthTo(text string, from int, mark string) int {
 	if n := strings.Index(text[from:], mark); n >= 0 {
 		return from + n + len(mark)
@@ -128,15 +129,15 @@ func tryBIRD(ctx context.Context, n *topology.Node, c topology.ConfigFile) error
 	f := routerd.Of(topology.BIRD)
 	program, err := f.Path("bird")
 	if err != nil {
-		return nil // it is said otherwise that it is not installed
+		return nil // another check reports that it is missing
 	}
 	return tryFiles(ctx, n, c, f, map[string]string{"bird.conf": c.Text}, func(dir string) []string {
 		return []string{program, "-p", "-c", filepath.Join(dir, "bird.conf")}
 	})
 }
 
-// tryFiles has a program of a family check files, as the user that it runs as, who alone can read
-// them: there may be keys in them.
+// tryFiles has a program of a family check files, as the unprivileged user that it runs as; nobody
+// else can read them, as they may contain keys.
 func tryFiles(ctx context.Context, n *topology.Node, c topology.ConfigFile, f *routerd.Family, files map[string]string,
 	command func(dir string) []string) error {
 	if os.Geteuid() != 0 {
@@ -146,7 +147,7 @@ func tryFiles(ctx context.Context, n *topology.Node, c topology.ConfigFile, f *r
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("/tmp", "trivet-config-") // not where TMPDIR says: that may be root's alone
+	dir, err := os.MkdirTemp("/tmp", "trivet-config-") // not TMPDIR: it may be root's only
 	if err != nil {
 		return fmt.Errorf("check the configuration of %s: %w", n.Name, err)
 	}

@@ -20,8 +20,8 @@ const expireEvery = 250 * time.Millisecond
 type Options struct {
 	Log *slog.Logger
 
-	// Output sends a packet by the device of a port. It is called by the goroutine that brought the
-	// packet in, and must copy data that it keeps. in is the packet that led to it.
+	// Output sends a packet through the device of a port. It is called by the goroutine that has
+	// received the packet, and must copy data that it keeps. in is the packet that led to it.
 	Output func(out *pipeline.Sent, in *pipeline.Packet)
 
 	// Barrier: see agent.Options.
@@ -31,7 +31,7 @@ type Options struct {
 	// must copy data that it keeps, and return soon.
 	Mirror func(*pipeline.Sent)
 
-	// Loop is called with a port on which packets arrive that have been there before: there is a
+	// Loop is called with a port at which packets arrive that have been there before: there is a
 	// loop, and they are dropped. It is called at most once a minute per port.
 	Loop func(*pipeline.Port)
 
@@ -54,7 +54,7 @@ type Datapath struct {
 	mu     sync.RWMutex
 	agents map[*pipeline.Switch]*agent.Agent
 	closed bool
-	loops  map[*pipeline.Port]time.Duration // when a loop was told of last
+	loops  map[*pipeline.Port]time.Duration // when a loop was last reported
 }
 
 // New returns a datapath without switches. It must be closed.
@@ -126,7 +126,7 @@ func (d *Datapath) Add(c pipeline.Config, o agent.Options) (*agent.Agent, error)
 	return a, nil
 }
 
-// Remove takes a switch away, with its sessions and virtual links.
+// Remove removes a switch, with its sessions and virtual links.
 func (d *Datapath) Remove(a *agent.Agent) {
 	d.mu.Lock()
 	delete(d.agents, a.Switch())
@@ -142,7 +142,7 @@ func (d *Datapath) Agent(s *pipeline.Switch) *agent.Agent {
 	return d.agents[s]
 }
 
-// Receive carries a packet that has come in by the device of a port, and all that it leads to.
+// Receive processes a packet that has arrived on the device of a port, and all that it leads to.
 func (d *Datapath) Receive(port *pipeline.Port, pkt *pipeline.Packet) {
 	p := d.processors.Get().(*pipeline.Processor)
 	defer d.processors.Put(p)

@@ -24,11 +24,11 @@ import (
 )
 
 // A router whose datapath is FRR or BIRD has a directory of its own, <lab>/routers/<node>, with the
-// logs of its daemons. What they read is in its subdirectory etc, which the node's mount namespace
-// shows in place of the package's directory, /etc/frr or /etc/bird; so vtysh or birdc in the node
-// finds everything by itself. Both directories are root's: the daemons' user must not choose what
-// root writes, gives away or runs. Only etc/run belongs to that user, for sockets and the like, and
-// root reads nothing from it.
+// logs of its daemons. Their configuration is in its subdirectory etc, which the node's mount
+// namespace shows in place of the package's directory, /etc/frr or /etc/bird; so vtysh or birdc in
+// the node works without options. Both directories belong to root: the daemons' user must not
+// influence what root writes, changes the owner of, or runs. Only etc/run belongs to that user, for
+// sockets and the like, and root reads nothing from it.
 
 // daemon is a routing daemon that runs in a node.
 type daemon struct {
@@ -95,11 +95,11 @@ func makeRunDir(dir string, d *routerd.Family) error {
 	return os.Lchown(dir, uid, gid)
 }
 
-// Running is how many routers of a topology have daemons.
+// Running returns how many routers of a topology have daemons.
 func (f *fabric) Running(t *topology.Topology) int { return len(withDaemons(t)) }
 
-// Run starts the routing daemons of new nodes, tells others what has changed, ends those that are
-// no longer needed, and restarts those that have ended.
+// Run starts the routing daemons of new nodes, updates those whose configuration has changed, ends
+// those that are no longer needed, and restarts those that have ended.
 func (f *fabric) Run(ctx context.Context, done func()) error {
 	defer f.machines.booted()
 	return f.each(func(n *topology.Node, d *routerd.Family, r routerd.Spoken) error {
@@ -115,7 +115,8 @@ func (f *fabric) Run(ctx context.Context, done func()) error {
 	})
 }
 
-// each calls do for the routers with daemons, on several goroutines, with what these are told.
+// each calls do for the routers with daemons, on several goroutines, with the protocols that they
+// speak.
 func (f *fabric) each(do func(*topology.Node, *routerd.Family, routerd.Spoken) error) error {
 	routers := routerd.SpokenIn(f.site.Topology())
 	return parallel.Each(withDaemons(f.site.Topology()),
@@ -182,7 +183,7 @@ func (f *fabric) run(ctx context.Context, n *topology.Node, d *routerd.Family, r
 	return nil
 }
 
-// endOthers ends the daemons of a node that it is not to run.
+// endOthers ends the daemons of a node that are not among programs.
 func (f *fabric) endOthers(n *topology.Node, programs []routerd.Program) {
 	for name, p := range f.processesOf(n.Name) {
 		if !slices.ContainsFunc(programs, func(want routerd.Program) bool { return want.Name == name }) {
@@ -192,7 +193,7 @@ func (f *fabric) endOthers(n *topology.Node, programs []routerd.Program) {
 	}
 }
 
-// reload tells a running daemon what has changed; if it returns false, the daemon must be
+// reload makes a running daemon take over what has changed; if it returns false, the daemon must be
 // restarted.
 func (f *fabric) reload(n *topology.Node, d *routerd.Family, want routerd.Program, p *daemon, old string) bool {
 	if want.Reload {
@@ -229,7 +230,7 @@ func writeFiles(dir string, group int, files map[string]string) (changed bool, e
 	return changed, nil
 }
 
-// launch starts a program in its node, where before is called first. What it says is in a log.
+// launch starts a program in its node, where before is called first. Its output goes to a log.
 func (f *fabric) launch(node string, want routerd.Program, cmd *exec.Cmd,
 	before func() error) (p *daemon, log string, err error) {
 	log = filepath.Join(f.site.NodeDir(node), want.Name+".log")
@@ -245,7 +246,7 @@ func (f *fabric) launch(node string, want routerd.Program, cmd *exec.Cmd,
 	return f.adopt(node, want, cmd), log, nil
 }
 
-// adopt has a process that runs be a daemon of a node.
+// adopt registers a running process as a daemon of a node.
 func (f *fabric) adopt(node string, is routerd.Program, cmd *exec.Cmd) *daemon {
 	p := &daemon{Program: is, cmd: cmd, ended: make(chan struct{})}
 	f.setProcess(node, is.Name, p)
@@ -263,7 +264,7 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 	_ = os.Remove(ready) // of a daemon that was killed
 	cmd := exec.Command(path, want.Args...)
 	cmd.Dir = "/"
-	if n.OwnRouting() != "" { // where it means names of logs to be that are no paths
+	if n.OwnRouting() != "" { // names of logs are relative to it
 		cmd.Dir = logsAt(d)
 	}
 	p, log, err := f.launch(n.Name, want, cmd, ownScratch)
@@ -283,8 +284,8 @@ func (f *fabric) start(n *topology.Node, d *routerd.Family, want routerd.Program
 // scratchSize is how much the daemons of a router may write to each file system of their own.
 const scratchSize = "16m"
 
-// ownScratch gives the calling thread, and what it starts, a /run and a /var/tmp of its own, as FRR
-// makes directories there whatever it is told, and leaves them behind when it is killed.
+// ownScratch gives the calling thread, and what it starts, its own /run and /var/tmp, as FRR makes
+// directories there regardless of its options, and leaves them behind when it is killed.
 func ownScratch() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)
@@ -320,8 +321,7 @@ func (p *daemon) alive() bool {
 	}
 }
 
-// end ends a daemon and returns when it has ended. It leaves the daemon time to say goodbye to its
-// neighbours.
+// end ends a daemon and returns when it has ended. It gives the daemon time to tell its neighbours.
 func (p *daemon) end() {
 	p.unwanted.Store(true)
 	_ = p.cmd.Process.Signal(unix.SIGTERM)
@@ -333,7 +333,7 @@ func (p *daemon) end() {
 	}
 }
 
-// Drop notes that the daemons of a removed node end with it.
+// Drop marks the daemons of a removed node as ended on purpose.
 func (f *fabric) Drop(n *topology.Node) error {
 	f.forgetAgent(n.Name)
 	for _, p := range f.processesOf(n.Name) {
@@ -356,7 +356,7 @@ func (f *fabric) processesOf(node string) map[string]*daemon {
 	return out
 }
 
-// setProcess records a daemon of a node, or with nil that there is none of that name any more.
+// setProcess records a daemon of a node; nil removes the record.
 func (f *fabric) setProcess(node, name string, p *daemon) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -55,7 +55,8 @@ func (f *fabric) Resume(ctx context.Context) error {
 	})
 }
 
-// find finds the process of a program of a node by its command line, as in /proc/PID/cmdline.
+// find finds the process of a node's program by its command line, in the format of
+// /proc/PID/cmdline.
 func (f *fabric) find(n *topology.Node, want routerd.Program, is func(line string) bool) (found *daemon) {
 	for _, pid := range f.site.Processes(n.Name) {
 		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); !is(string(b)) {

@@ -22,16 +22,16 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A router whose datapath is a virtual machine has one process, the machine's, in its namespaces;
-// FRR runs in the machine. To the fabric the machine is one more daemon of a node.
+// A router whose datapath is a virtual machine has one process in its namespaces, QEMU; FRR runs
+// inside. The fabric treats QEMU as one more daemon of a node.
 
 func isMachine(n *topology.Node) bool { return n.Datapath == topology.VM }
 
-// machineName is what the machine is called as a daemon: its log is virtual-machine.log, and has
-// what the guest's kernel says.
+// machineName is the name of the machine as a daemon: its log is virtual-machine.log, with the
+// guest's kernel messages.
 const machineName = "virtual-machine"
 
-// machines is what all machines of a lab share.
+// machines is the state that all machines of a lab share.
 type machines struct {
 	mu     sync.Mutex
 	kernel vm.Kernel
@@ -41,7 +41,7 @@ type machines struct {
 
 	agents sync.Map // connections to the agents, by node
 
-	answers time.Duration // within which QEMU does
+	answers time.Duration // timeout for QEMU's answers
 }
 
 func lacks(t *topology.Topology) error {
@@ -54,7 +54,7 @@ func lacks(t *topology.Topology) error {
 	return err
 }
 
-// refuses finds what routers are asked to be that their daemons, or machines, cannot.
+// refuses finds settings of routers that their daemons, or machines, cannot implement.
 func refuses(t *topology.Topology) topology.Problems {
 	problems := routerd.Refuses(t)
 	for _, n := range t.Nodes {
@@ -102,8 +102,8 @@ func refuses(t *topology.Topology) topology.Problems {
 	return problems
 }
 
-// find finds out which kernel machines have, and how fast they can be. A lab keeps its kernel, so
-// that its machines are not started anew because another one was installed meanwhile.
+// find determines the kernel of the machines, and how processors can be emulated. A lab keeps its
+// kernel, so that its machines are not restarted because another kernel was installed meanwhile.
 func (m *machines) find(ctx context.Context, dir string) (vm.Kernel, qemu.Accelerator, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +121,7 @@ func (m *machines) find(ctx context.Context, dir string) (vm.Kernel, qemu.Accele
 	return m.kernel, m.how, nil
 }
 
-// About says how fast machines are, if there are some.
+// About says how the processors of machines are emulated, if there are any.
 func (f *fabric) About() map[string]string {
 	f.machines.mu.Lock()
 	defer f.machines.mu.Unlock()
@@ -131,7 +131,7 @@ func (f *fabric) About() map[string]string {
 	return f.machines.how.About()
 }
 
-// AcceleratorOf says it of a router.
+// AcceleratorOf says that for one router.
 func (f *fabric) AcceleratorOf(n *topology.Node) string {
 	f.machines.mu.Lock()
 	defer f.machines.mu.Unlock()
@@ -141,7 +141,7 @@ func (f *fabric) AcceleratorOf(n *topology.Node) string {
 	return string(f.machines.how)
 }
 
-// makeInitrd makes what machines boot from, which is there until booted.
+// makeInitrd makes the initramfs of the machines, which exists until booted is called.
 func (m *machines) makeInitrd(file, program string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,7 +155,7 @@ func (m *machines) makeInitrd(file, program string) error {
 	return nil
 }
 
-// booted removes it.
+// booted removes the initramfs.
 func (m *machines) booted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +167,7 @@ func (m *machines) booted() {
 
 func (f *fabric) initrd() string { return filepath.Join(f.site.Dir(), "initrd") }
 
-// machine is a router's machine as a program, and what its guest is to be.
+// machine returns a router's machine as a program, and the Spec of its guest.
 func (f *fabric) machine(ctx context.Context, n *topology.Node, d *routerd.Family,
 	r routerd.Spoken) (want routerd.Program, s *vm.Spec, err error) {
 	kernel, how, err := f.machines.find(ctx, f.site.Dir())
@@ -235,7 +235,7 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 	if err != nil {
 		return err
 	}
-	// Devices may be new where the machine is not: those of a link that is impaired differently.
+	// The devices may be new even if the machine is not, as when a link's impairments change.
 	if err := f.site.OnNode(n.Name,
 		func() error { return errors.Join(qemu.Join(s.NICs()), qemu.Leave(s.NICs())) }); err != nil {
 		return err
@@ -259,13 +259,13 @@ func (f *fabric) runMachine(ctx context.Context, n *topology.Node, d *routerd.Fa
 }
 
 func (f *fabric) self() string {
-	self, _ := os.Executable() // machine has asked before
+	self, _ := os.Executable() // machine has checked the error
 	return self
 }
 
-// startMachine starts a machine and returns when its agent answers, which it does once FRR runs, or
-// is to be told what it runs, and FRR has the configuration of its owner's. One that does not
-// answer is ended, so that it is started anew the next time.
+// startMachine starts a machine and returns when its agent answers and FRR runs, with the
+// configuration of the topology's author if there is one. A machine that does not answer is ended,
+// so that the next change starts it anew.
 func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want routerd.Program, s *vm.Spec) error {
 	cmd, before, done, err := vm.Prepare(want.Args, f.site.NodeDir(n.Name), f.self())
 	if err != nil {
@@ -297,8 +297,8 @@ func (f *fabric) startMachine(ctx context.Context, n *topology.Node, want router
 	return nil
 }
 
-// loadInside has the daemons in a router's machine run with its own configuration, if it has one:
-// when that has changed, or was not loaded when it had.
+// loadInside runs the daemons in a router's machine with the router's own configuration, if it has
+// one that has changed or was not loaded yet.
 func (f *fabric) loadInside(ctx context.Context, n *topology.Node, s *vm.Spec, changed bool) error {
 	if s.Loading == nil {
 		return nil
@@ -306,7 +306,7 @@ func (f *fabric) loadInside(ctx context.Context, n *topology.Node, s *vm.Spec, c
 	if _, err := os.Stat(f.loaded(n.Name)); err == nil && !changed {
 		return nil
 	}
-	_ = os.Remove(f.loaded(n.Name)) // until it is
+	_ = os.Remove(f.loaded(n.Name)) // until it is loaded
 	c, err := f.agentOf(ctx, n.Name)
 	if err != nil {
 		return err
@@ -321,7 +321,8 @@ func (f *fabric) loadInside(ctx context.Context, n *topology.Node, s *vm.Spec, c
 	return f.note(n, shown)
 }
 
-// shownInside is what the daemons in a router's machine have, as their client shows it.
+// shownInside returns the running configuration of the daemons in a router's machine, as printed by
+// their client.
 func (f *fabric) shownInside(ctx context.Context, node string) (string, error) {
 	c, err := f.agentOf(ctx, node)
 	if err != nil {
@@ -334,11 +335,11 @@ func (f *fabric) shownInside(ctx context.Context, node string) (string, error) {
 	return shown, err
 }
 
-// say reports what has happened to a machine. Whoever hears it may wait for the lab's lock.
+// say reports an event of a machine, in a goroutine, as the receiver may wait for the lab's lock.
 func (f *fabric) say(what string, values ...any) { go f.site.Ended(fmt.Sprintf(what, values...)) }
 
-// kill ends a machine that is of no use: QEMU that hangs, and virtiofsd that waits for it. Whoever
-// calls it says so.
+// kill kills a machine that does not work: QEMU, which hangs, and virtiofsd, which waits for it.
+// The caller reports it.
 func (p *daemon) kill() {
 	p.unwanted.Store(true)
 	_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
@@ -363,8 +364,8 @@ func (f *fabric) awaitAgent(ctx context.Context, node string, p *daemon) error {
 	}
 }
 
-// resumeMachine finds the machine of a router that runs. One whose QEMU does not answer is ended,
-// so that it is started anew: no other machine need wait for that.
+// resumeMachine finds the running machine of a router. If its QEMU does not answer it is ended, so
+// that it is started anew without delaying other machines.
 func (f *fabric) resumeMachine(ctx context.Context, n *topology.Node, d *routerd.Family, r routerd.Spoken) error {
 	want, s, err := f.machine(ctx, n, d, r)
 	if err != nil {
@@ -391,8 +392,8 @@ func (f *fabric) rejoin(ctx context.Context, node string, p *daemon, s *vm.Spec)
 	return ctx.Err()
 }
 
-// followLinks gives the guest's interfaces the carriers that their devices have, and goes on to do
-// so as long as the machine lives.
+// followLinks makes the carriers of the guest's interfaces follow those of their devices, as long
+// as the machine runs.
 func (f *fabric) followLinks(node string, p *daemon, s *vm.Spec) error {
 	_, err := qemu.Follow(qemu.Machine{
 		Name:    machineName + " of router " + node,
@@ -420,14 +421,14 @@ func (f *fabric) agentOf(ctx context.Context, node string) (c *ssh.Client, err e
 	return c, nil
 }
 
-// forgetAgent closes the connection, as the machine has ended.
+// forgetAgent closes the connection to the agent, as the machine has ended.
 func (f *fabric) forgetAgent(node string) {
 	if c, ok := f.machines.agents.LoadAndDelete(node); ok {
 		c.(*ssh.Client).Close()
 	}
 }
 
-// routesInside is the routing table of a router's machine.
+// routesInside returns the routing table of a router's machine.
 func (f *fabric) routesInside(ctx context.Context, node string) (string, error) {
 	c, err := f.agentOf(ctx, node)
 	if err != nil {
@@ -440,7 +441,7 @@ func (f *fabric) routesInside(ctx context.Context, node string) (string, error) 
 	return text, err
 }
 
-// settle gives a router's machine its buffers. One that needs none of its own any more keeps those
+// settle sets the buffer sizes of a router's machine. If it needs none any more, it keeps those
 // that it has.
 func (f *fabric) settle(ctx context.Context, node string, s *vm.Spec) error {
 	c, err := f.agentOf(ctx, node)

@@ -22,14 +22,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A router whose FRR has a configuration of its owner's has it in etc/frr.conf: see
-// routerd.Loading. What runs when it has just been loaded is kept in the file loaded of the
-// router's directory.
+// A configuration that a topology gives a router for FRR is in etc/frr.conf: see routerd.Loading.
+// The file loaded, in the router's directory, has the running configuration as it was just after
+// loading.
 
 func (f *fabric) loaded(node string) string { return filepath.Join(f.site.NodeDir(node), "loaded") }
 
-// logsAt is where a family's programs may write logs, or the root directory if there is no such
-// place on this machine.
+// logsAt is the directory in which a family's programs may write logs; the root directory if this
+// machine has none.
 func logsAt(d *routerd.Family) string {
 	if _, err := os.Stat(d.Logs); d.Logs == "" || err != nil {
 		return "/"
@@ -37,7 +37,7 @@ func logsAt(d *routerd.Family) string {
 	return d.Logs
 }
 
-// mountLogs gives a router a directory of its own there, of a bounded size.
+// mountLogs mounts a directory of the router's own there, of limited size.
 func mountLogs(d *routerd.Family) error {
 	dir := logsAt(d)
 	if dir == "/" {
@@ -54,14 +54,14 @@ func mountLogs(d *routerd.Family) error {
 	return nil
 }
 
-// runLoaded starts the daemons of a router that has a configuration of its own, and loads it into
-// those that do not have it yet.
+// runLoaded starts the daemons of a router with a configuration of its own, and loads it into those
+// that do not have it yet.
 func (f *fabric) runLoaded(ctx context.Context, n *topology.Node, d *routerd.Family, programs []routerd.Program,
 	l *routerd.Loading) error {
 	return routerd.Explained(l.Into(ctx, &place{f, n, d}, programs), n)
 }
 
-// place is the namespaces of a router: see routerd.Place.
+// place is a router's namespaces, as a routerd.Place.
 type place struct {
 	*fabric
 	node   *topology.Node
@@ -93,7 +93,7 @@ func (p *place) Start(programs []routerd.Program, all bool) (started []string, e
 	return started, nil
 }
 
-// Free leaves devices of links alone, which are made anew when their addresses change.
+// Free leaves devices of links alone: these are made anew when their addresses change.
 func (p *place) Free(old string) error {
 	given := map[string][]netip.Prefix{"lo": p.node.Loopback}
 	for _, i := range p.node.Interfaces {
@@ -116,13 +116,13 @@ func (p *place) Forget() { _ = os.Remove(p.loaded(p.node.Name)) }
 
 func (p *place) Note(shown string) error { return p.note(p.node, shown) }
 
-// note notes what runs now, which is as it was loaded.
+// note records the running configuration just after loading.
 func (f *fabric) note(n *topology.Node, shown string) error {
 	return disk.Replace(f.loaded(n.Name), []byte(routerd.Running(shown, n.ConfigOf(topology.ConfigFRR))), 0)
 }
 
-// unload removes what a router had of a configuration of its own, or of one that could not be
-// loaded, and ends the daemons that have it.
+// unload removes a router's own configuration, even if it could not be loaded completely, and ends
+// the daemons that have it.
 func (f *fabric) unload(n *topology.Node) error {
 	file := filepath.Join(f.etc(n.Name), routerd.FRRFile)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +132,7 @@ func (f *fabric) unload(n *topology.Node) error {
 	if err := os.Remove(f.loaded(n.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.Remove(file) // last: it tells that there is something to unload
+	return os.Remove(file) // last: it marks that there is something to unload
 }
 
 func (p *place) Run(ctx context.Context, command []string) (string, error) {
@@ -163,8 +163,8 @@ func (p *place) Run(ctx context.Context, command []string) (string, error) {
 	return said.String(), nil
 }
 
-// OwnRouting returns the configuration that a router's daemons have now: as it was given, unless
-// somebody has changed it since, by vtysh or in BIRD's file.
+// OwnRouting returns the current configuration of a router's daemons: the text that was given,
+// unless somebody has changed it since, by vtysh or in BIRD's file.
 func (f *fabric) OwnRouting(ctx context.Context, n *topology.Node) (string, error) {
 	d := routerd.Of(n.Datapath)
 	switch l := d.Loading(n); {
@@ -190,7 +190,7 @@ func (f *fabric) OwnRouting(ctx context.Context, n *topology.Node) (string, erro
 	}
 }
 
-// shown is what runs in a router, as its daemons' client shows it.
+// shown returns the running configuration of a router, as printed by its daemons' client.
 func (f *fabric) shown(ctx context.Context, n *topology.Node, d *routerd.Family, l *routerd.Loading) (string, error) {
 	if isMachine(n) {
 		return f.shownInside(ctx, n.Name)

@@ -25,8 +25,8 @@ const quietFor = time.Second
 
 // WaitRoutes waits until each router with daemons has routes to all networks of the routers that it
 // reaches by its protocols, until the routing nodes next to it have those of the daemons (knows
-// says whether one has a route), and until none of this has changed for a while. The error, once
-// ctx ends, names a missing route.
+// says whether one has a route), and until none of this has changed for a while. If ctx ends first,
+// the error names a missing route.
 func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to netip.Addr) bool) error {
 	wanted := topology.Reach(f.site.Topology())
 	var before string
@@ -64,8 +64,8 @@ func subject(all []*topology.Protocol) string {
 	return strings.Join(titles, " and ") + verb
 }
 
-// missingRoute names a network that a router has no route to, and returns the routing tables of all
-// routers with daemons.
+// missingRoute names a network to which a router has no route, and returns the routing tables of
+// all routers with daemons.
 func (f *fabric) missingRoute(ctx context.Context, wanted map[string][]netip.Prefix,
 	knows func(string, netip.Addr) bool) (tables, missing string, err error) {
 	for _, node := range slices.Sorted(maps.Keys(wanted)) {
@@ -87,8 +87,8 @@ func (f *fabric) missingRoute(ctx context.Context, wanted map[string][]netip.Pre
 	return tables, missing, nil
 }
 
-// routesOf reads the routing table of a router with daemons, or says why there is none now: these
-// may just have ended.
+// routesOf reads the routing table of a router with daemons; without says why there is none, as
+// when these have just ended.
 func (f *fabric) routesOf(ctx context.Context, n *topology.Node) (text, without string, err error) {
 	const ended = "the daemons of router %s have ended"
 	pid := f.daemonOf(n.Name)

@@ -52,7 +52,7 @@ func (s *Switches) Apply(ctx context.Context, bridges []Bridge) error {
 			s.sending.Do(func() { go s.makeRoomToSend() })
 		}
 	} else if err := s.waitConfig(ctx, have.root.NextConfig); err != nil {
-		// Of an earlier call that has given up waiting.
+		// Left over from an earlier call that has given up waiting.
 		return err
 	}
 	return s.portErrors(ctx, bridges)
@@ -179,10 +179,9 @@ func (t *transaction) commit(ctx context.Context) ([]ovsdb.OperationResult, erro
 	return nil, errors.Join(errs...)
 }
 
-// changes are the operations that turn what was asked for last into what is asked for now. What is
-// the same in both is left alone, because it may have been changed by someone else, as is
-// everything never asked for. If it is unknown what was asked for last, everything asked for is
-// set.
+// changes are the operations that turn what was last asked for into what is asked for now. What is
+// the same in both is left alone, because somebody else may have changed it, as is everything never
+// asked for. If it is unknown what was last asked for, everything is set.
 type changes struct {
 	*transaction
 	have  tables
@@ -261,8 +260,8 @@ func (c *changes) bridge(old *bridgeRow, b Bridge, datapath DatapathType) {
 	c.ports(old, before.Ports, b.Ports, known)
 }
 
-// ports adds the operations for the ports of an existing bridge. A port that someone has removed
-// stays so until something else is asked of it.
+// ports adds the operations for the ports of an existing bridge. A port that somebody has removed
+// stays removed until something else is asked of it.
 func (c *changes) ports(old *bridgeRow, before, want []Port, known bool) {
 	was, there := map[string]Port{}, map[string]bool{}
 	for _, p := range before {
@@ -335,7 +334,7 @@ func (c *changes) port(at place, was *Port, p Port) {
 	}
 }
 
-// vlans gives a port those of the topology, whatever it had. A bond is left alone.
+// vlans sets a port's VLANs as in the topology, whatever they were. A bond is left alone.
 func (c *changes) vlans(row portRow, p Port) {
 	want := p.row()
 	if len(row.Interfaces) != 1 {
@@ -352,8 +351,8 @@ func (c *changes) vlans(row portRow, p Port) {
 	c.update(&row, &row.VLANMode, &row.Tag, &row.Trunks, &row.ExternalIDs)
 }
 
-// block keeps a port out of learning, or lets it take part again as it did before, with the VLANs
-// that somebody has given it. A bond is left alone: it is no loop.
+// block keeps a port out of learning, or lets it take part again as before, with the VLANs that
+// somebody has set. A bond is left alone: it is no loop.
 func (c *changes) block(row portRow, on bool) {
 	if len(row.Interfaces) != 1 {
 		return
@@ -407,7 +406,7 @@ func sameValue[T comparable](a, b *T) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// portErrors says which of the ports do not work.
+// portErrors reports the ports that do not work.
 func (s *Switches) portErrors(ctx context.Context, bridges []Bridge) error {
 	have, err := rows(ctx, s.db, func(r *interfaceRow) string { return r.Name })
 	if err != nil {

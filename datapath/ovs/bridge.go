@@ -36,18 +36,18 @@ type Port struct {
 	// controller that name the port are not affected.
 	Blocked bool
 
-	// VLANs are those of the port (IEEE 802.1Q), for the action NORMAL alone; the zero value: all,
-	// as they are.
+	// VLANs are the VLANs of the port (IEEE 802.1Q), which apply only to the action NORMAL; with
+	// the zero value, all frames pass unchanged.
 	VLANs topology.PortVLANs
 
-	// Unplugged is a port that is not there for now, in the database alone: its device is about to
-	// be made anew, or its link, a patch, is down. All that somebody has set at it, and what refers
+	// Unplugged is a port that exists only in the database for now: its device is about to be made
+	// anew, or its link, a patch, is down. Everything that somebody has set at it, and what refers
 	// to it, stays.
 	Unplugged bool
 }
 
-// unplugged is the type of the interfaces of such ports. Open vSwitch has none of this name, so it
-// lets go of the device, and the port is gone from the switch.
+// unplugged is the type of the interfaces of such ports. Open vSwitch has no type of this name, so
+// it releases the device, and the port disappears from the switch.
 const unplugged = "unplugged"
 
 // MaxPort is the highest port number that Open vSwitch assigns (OpenFlow's limit is 0xffffff00).
@@ -199,16 +199,17 @@ func (p Port) row() portRow {
 	return row
 }
 
-// vlans are the VLANs of a port: columns of its row.
+// vlans are the columns of a port's row for its VLANs.
 type vlans struct {
 	Mode   *string `json:"vlan_mode,omitempty"`
-	Tag    *int    `json:"-"` // which a blocked port keeps
+	Tag    *int    `json:"-"` // kept by a blocked port
 	Trunks []int   `json:"trunks,omitempty"`
 }
 
 var blocked = func() vlans { mode := "trunk"; return vlans{Mode: &mode, Trunks: []int{noVLAN}} }()
 
-// vlansOf are the columns for VLANs of a topology's. An empty list of trunks is all VLANs.
+// vlansOf returns the columns for a port's VLANs in the topology. An empty list of trunks means all
+// VLANs.
 func vlansOf(p topology.PortVLANs) (v vlans) {
 	mode := "native-untagged"
 	switch {
@@ -230,7 +231,7 @@ func vlansOf(p topology.PortVLANs) (v vlans) {
 	return v
 }
 
-// kept is how a blocked port's external_ids have it.
+// kept is the form in which a blocked port's external_ids store it.
 func (v vlans) kept() string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -239,7 +240,7 @@ func (v vlans) kept() string {
 	return string(text)
 }
 
-// keptVLANs is the key in a blocked port's external_ids of the VLANs that it had before.
+// keptVLANs is the key, in a blocked port's external_ids, of the VLANs that it had before.
 const keptVLANs = "trivet-vlans"
 
 func (r portRow) vlans() vlans { return vlans{r.VLANMode, r.Tag, r.Trunks} }

@@ -91,10 +91,10 @@ func settingsOf(text string, problem func(line int, hint, what string)) (out []s
 	return out
 }
 
-// ofVLANs are the columns that the topology sets at ports that tell VLANs apart: see vlans.
+// ofVLANs are the columns that the topology sets at ports for which it defines VLANs: see vlans.
 var ofVLANs = []string{"tag", "trunks", "vlan_mode"}
 
-// records returns the names of a switch's records, and the ports whose VLANs the topology says.
+// records returns the names of a switch's records, and the ports whose VLANs the topology defines.
 func records(t *topology.Topology, n *topology.Node) (bridge string, ports []string, apart map[string]bool) {
 	vlans := topology.VLANPorts(t)
 	apart = map[string]bool{}
@@ -135,23 +135,23 @@ func checkConfig(t *topology.Topology, n *topology.Node, c topology.ConfigFile) 
 	return problems
 }
 
-// Recorded is a fabric of Open vSwitch, wherever that runs.
+// Recorded is a fabric with an Open vSwitch, on whatever machine.
 type Recorded interface {
 	// Vsctl runs commands of ovs-vsctl in one transaction.
 	Vsctl(ctx context.Context, commands ...[]string) (string, error)
-	// RecordsOf are the names of a switch's records: of its bridge, "" if there is none, and of its
-	// ports.
+	// RecordsOf returns the names of a switch's records: of its bridge, "" if there is none, and of
+	// its ports.
 	RecordsOf(*topology.Node) (bridge string, ports []RecordedPort)
 }
 
 // RecordedPort is a port of a switch.
 type RecordedPort struct {
-	Name   string // as configurations have it
-	Record string // as Open vSwitch has it
+	Name   string // in configurations
+	Record string // in Open vSwitch
 
-	// Blocked says that it must not forward by learning: VLANs given to it are kept until it may.
+	// Blocked says that it must not forward by learning: VLANs set for it are stored until it may.
 	Blocked bool
-	// Apart says that the topology says which VLANs it has.
+	// Apart says that the topology defines its VLANs.
 	Apart bool
 }
 
@@ -160,7 +160,7 @@ func (f *fabric) Vsctl(ctx context.Context, commands ...[]string) (string, error
 	return f.switches.Load().vsctl(ctx, commands...)
 }
 
-// RecordsOf are the names of a switch's records.
+// RecordsOf returns the names of a switch's records.
 func (f *fabric) RecordsOf(n *topology.Node) (bridge string, ports []RecordedPort) {
 	if f.switches.Load() == nil {
 		return "", nil
@@ -283,7 +283,7 @@ func configOf(ctx context.Context, f Recorded, bridge string, ports []RecordedPo
 	return out, nil
 }
 
-// recordOf returns what tells the record that a setting is for, as Open vSwitch has it.
+// recordOf returns a function that returns Open vSwitch's name of the record that a setting is for.
 func recordOf(ports []RecordedPort) func(setting) string {
 	names := map[string]string{}
 	for _, p := range ports {
@@ -365,7 +365,7 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 	var commands [][]string
 	for _, old := range settingsOf(was, func(int, string, string) {}) {
 		switch {
-		case apart[old.record] && slices.Contains(ofVLANs, old.column): // the topology has said which it has
+		case apart[old.record] && slices.Contains(ofVLANs, old.column): // the topology has set them
 		case isBlocked[old.record] && (old.column == "vlan_mode" || old.column == "trunks"):
 			commands = append(commands, []string{"--if-exists", "remove", "port", record(old), "external_ids",
 				keptVLANs})
@@ -403,7 +403,7 @@ func loadConfig(ctx context.Context, in datapath.Running, was, text string) erro
 	return err
 }
 
-// blockedPorts returns the ports that do not take part in learning: VLANs given to them are kept
+// blockedPorts returns the ports that do not take part in learning: VLANs set for them are stored
 // until they do.
 func (f *fabric) blockedPorts() map[string]bool {
 	out := map[string]bool{}

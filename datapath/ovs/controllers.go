@@ -16,7 +16,7 @@ import (
 // Meet has nothing to do: bridges get their controllers together with everything else.
 func (f *fabric) Meet() error { return nil }
 
-// Status is the state of the connections between all switches and their controllers.
+// Status returns the state of the connections between all switches and their controllers.
 func (f *fabric) Status(ctx context.Context) (out []datapath.SwitchStatus, err error) {
 	switches := f.switches.Load()
 	if switches == nil {
@@ -44,8 +44,8 @@ func (f *fabric) Flows(ctx context.Context, n *topology.Node, inPort uint32) (in
 		fmt.Sprintf("in_port=%d ", inPort)), err
 }
 
-// Settle waits until no packet is handled by flow entries that a controller has removed: Open
-// vSwitch revalidates what it has cached for running flows some time after a change.
+// Settle waits until no packet is forwarded by flow entries that a controller has removed: Open
+// vSwitch revalidates cached flows some time after a change.
 func (f *fabric) Settle(ctx context.Context) error {
 	switches := f.switches.Load()
 	if switches == nil {
@@ -68,8 +68,8 @@ func controllerAddresses(t *topology.Topology) []string {
 	return out
 }
 
-// Wait waits until every switch with a controller is connected to one.
-// The error, once ctx ends or a controller refuses, names those that are not and why.
+// Wait waits until every switch with a controller is connected to one. If ctx ends first, or a
+// controller refuses, the error names those that are not and why.
 func (f *fabric) Wait(ctx context.Context) error {
 	controllers := map[string][]string{} // of each bridge, as the topology calls them
 	var bridges []string
@@ -132,7 +132,7 @@ func listControllers(c string) string {
 	return "the controller " + c
 }
 
-// listSwitches lists switches, briefly however many they are.
+// listSwitches lists switches, and abbreviates long lists.
 func listSwitches(names []string) string {
 	switch n := len(names); {
 	case n == 1:

@@ -37,7 +37,7 @@ type daemon struct {
 
 func (d *daemon) file(ending string) string { return filepath.Join(d.dir, d.name+ending) }
 
-// control is the daemon's control socket, where ovs-appctl looks for it by itself.
+// control is the daemon's control socket, at the path where ovs-appctl expects it.
 func (d *daemon) control() string { return d.file(fmt.Sprintf(".%d.ctl", d.pid())) }
 
 // start runs the program in the network namespace. The program neither depends on this process nor

@@ -74,7 +74,7 @@ func (f *fabric) Resume(ctx context.Context) error {
 	return switches.Took(ctx, f.bridges(topology.Blocked(f.site.Topology())))
 }
 
-// has records the running Open vSwitch, which may be nil, and reports it when a program of it ends
+// has records the running Open vSwitch, which may be nil, and reports when one of its programs ends
 // while the lab is up.
 func (f *fabric) has(switches *Switches) {
 	if switches == nil {
@@ -131,8 +131,7 @@ func (f *fabric) Hold(ctx context.Context, forwarding plan.Forwarding) error {
 	return f.switches.Load().ForgetAddresses(ctx)
 }
 
-// former returns those of the bridges that have been applied before, without their patches to new
-// ones.
+// former returns those bridges that existed already, without their patches to new ones.
 func (f *fabric) former(bridges []Bridge) []Bridge {
 	bridges = slices.DeleteFunc(bridges, func(b Bridge) bool {
 		_, was := f.decided[b.Name]
@@ -168,9 +167,8 @@ func (f *fabric) Apply(ctx context.Context, forwarding plan.Forwarding) error {
 	return f.switches.Load().Apply(ctx, bridges)
 }
 
-// handOver leaves switches whose controllers change without any for a moment: otherwise Open
-// vSwitch would keep the flow entries of the old controllers, which the new ones know nothing
-// about.
+// handOver removes the controllers of switches whose controllers change for a moment: otherwise
+// Open vSwitch would keep the flow entries of the old controllers, which the new ones do not know.
 func (f *fabric) handOver(ctx context.Context, bridges []Bridge) error {
 	before, change := f.decided, false
 	f.decided = map[string]string{}
@@ -195,8 +193,8 @@ func (f *fabric) learns() bool {
 	})
 }
 
-// Leave unplugs ports whose devices are about to be made anew: Open vSwitch would otherwise hold on
-// to the old device as long as there is a port of its name.
+// Leave unplugs ports whose devices are about to be made anew: Open vSwitch would otherwise hold
+// the old device as long as a port of its name exists.
 func (f *fabric) Leave(ctx context.Context, s plan.Steps) error {
 	anew := map[string]bool{}
 	for _, k := range s.DropLinks {
@@ -253,7 +251,7 @@ func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
 	return bridges
 }
 
-// Drops are those that Open vSwitch counts.
+// Drops returns the drops that Open vSwitch counts.
 func (f *fabric) Drops(ctx context.Context) ([]datapath.Drop, error) {
 	switches := f.switches.Load()
 	if switches == nil {

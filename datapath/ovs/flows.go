@@ -8,7 +8,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// FlowEntries are those of a switch.
+// FlowEntries returns the flow entries of a switch.
 func (f *fabric) FlowEntries(ctx context.Context, n *topology.Node) (out []string, err error) {
 	s := f.switches.Load()
 	if s == nil {
@@ -21,19 +21,19 @@ func (f *fabric) FlowEntries(ctx context.Context, n *topology.Node) (out []strin
 	return Entries(text), nil
 }
 
-// Entries are those that ovs-ofctl dump-flows has printed, without what they count.
+// Entries returns the entries in the output of ovs-ofctl dump-flows, without counters.
 func Entries(text string) (out []string) {
 	for line := range strings.Lines(text) {
 		if strings.Contains(line, "actions=") {
-			// Versions from 1.2 on say so of each.
+			// Tables of OpenFlow 1.2 and later have this word in each entry.
 			out = append(out, strings.TrimPrefix(strings.TrimSpace(line), "reset_counts "))
 		}
 	}
 	return out
 }
 
-// Changes are the lines by which ovs-ofctl add-flows removes entries, and then adds others; "" for
-// none.
+// Changes returns the input for ovs-ofctl add-flows that removes entries, and then adds others; ""
+// for none.
 func Changes(remove, add []string) string {
 	var lines strings.Builder
 	for _, line := range remove {

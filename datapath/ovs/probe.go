@@ -36,7 +36,7 @@ func (d DatapathType) class() string {
 	return string(d)
 }
 
-// options are what ovs-vswitchd needs to know that class.
+// options are the options of ovs-vswitchd for that class.
 func (d DatapathType) options() []string {
 	if d == Netdev {
 		return []string{"--enable-dummy"} // adds a class and removes none
@@ -78,8 +78,7 @@ func Probe() (Info, error) {
 	return Info{Version: words[len(words)-1], VSwitch: p.vswitch, Kernel: probeKernel()}, nil
 }
 
-// lacks says what to install if a topology has switches of Open vSwitch and this machine does not
-// have it.
+// lacks says what to install if a topology has switches of Open vSwitch and this machine lacks it.
 func lacks(t *topology.Topology) error {
 	if !slices.ContainsFunc(t.Nodes, is) {
 		return nil
@@ -88,7 +87,7 @@ func lacks(t *topology.Topology) error {
 	return err
 }
 
-// programs are the paths of what a private Open vSwitch consists of.
+// programs are the paths of the programs of a private Open vSwitch.
 type programs struct {
 	server, vswitch, tool, ofctl string
 	schema                       string

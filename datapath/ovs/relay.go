@@ -124,7 +124,8 @@ func (r *relays) relay(inside net.Conn, address string) {
 	<-done // one side has closed: the deferred calls close the other
 }
 
-// hold records a connection, so that it ends with the lab; if the lab has ended, it closes it.
+// hold records a connection, so that it is closed with the lab; if the lab has ended already, hold
+// closes it and returns false.
 func (r *relays) hold(conn net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// slow is how much of the processors Open vSwitch may take, where the topology limits that of a
-// switch (cpu) and the limit can hold: where one process forwards for that switch and no other.
-// Where it cannot hold, why says so.
+// slow returns the limit on CPU time for Open vSwitch, if the topology limits a switch (cpu) and
+// the limit can be enforced: that is, if one process forwards for that switch and no other.
+// Otherwise why says why it cannot.
 func (f *fabric) slow() (limit topology.CPU, why string) {
 	var all int
 	var limited []*topology.Node
@@ -39,7 +39,7 @@ func (f *fabric) slow() (limit topology.CPU, why string) {
 		strings.Join(names, ", "), why)
 }
 
-// slowDown gives Open vSwitch the limit of its switch.
+// slowDown limits Open vSwitch as its switch is limited.
 func (f *fabric) slowDown() error {
 	limit, _ := f.slow()
 	if limit == f.limit {
@@ -52,7 +52,7 @@ func (f *fabric) slowDown() error {
 	return nil
 }
 
-// Remark says which limits of switches do not hold.
+// Remark says which limits of switches cannot be enforced.
 func (f *fabric) Remark() string {
 	_, why := f.slow()
 	return why

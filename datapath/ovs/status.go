@@ -14,7 +14,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// BridgeStatus is the present state of a bridge.
+// BridgeStatus is the current state of a bridge.
 type BridgeStatus struct {
 	Name        string
 	Controllers []ControllerStatus
@@ -203,7 +203,7 @@ func (s *Switches) Flows(ctx context.Context, bridge string) (string, error) {
 	return s.ofctl(ctx, bridge, "", "dump-flows")
 }
 
-// ofctl has ovs-ofctl ask something of a bridge, with an input.
+// ofctl runs a command of ovs-ofctl on a bridge, with an input.
 func (s *Switches) ofctl(ctx context.Context, bridge, input, command string, more ...string) (string, error) {
 	ofctl := findProgram("ovs-ofctl")
 	if ofctl == "" {
@@ -222,8 +222,8 @@ func (s *Switches) ofctl(ctx context.Context, bridge, input, command string, mor
 	return string(out), nil
 }
 
-// ForgetAddresses makes all bridges forget where they have seen which address: after a change of
-// the spanning tree, what they have learned may lead into a dead end.
+// ForgetAddresses flushes the learned addresses of all bridges: after a change of the spanning
+// tree, they may lead into a dead end.
 func (s *Switches) ForgetAddresses(ctx context.Context) error {
 	_, err := s.vswitch.call(ctx, "fdb/flush")
 	return err
@@ -237,11 +237,10 @@ func (s *Switches) ForgetDecisions(ctx context.Context) error {
 	return err
 }
 
-// Settle waits until no packet is handled as configured before the last Apply: ovs-vswitchd
-// revalidates what it has cached for running flows some time after a change. revalidator/wait
-// returns at the end of a round, and the first round may have begun before the change. In user
-// space, it forgets the cached flows instead: deciding about them again does not delay packets
-// there.
+// Settle waits until no packet is forwarded as configured before the last Apply: ovs-vswitchd
+// revalidates cached flows some time after a change. revalidator/wait returns at the end of a
+// round, and the first round may have begun before the change. In user space, Settle flushes the
+// cached flows instead, as setting them up again does not delay packets there.
 func (s *Switches) Settle(ctx context.Context) error {
 	if s.datapath == Netdev {
 		return s.ForgetDecisions(ctx)

@@ -44,8 +44,8 @@ type Switches struct {
 	db       client.Client
 
 	applying sync.Mutex        // one writer at a time
-	asked    map[string]Bridge // of the last Apply: what has changed since is somebody else's
-	known    bool              // asked is indeed what is in the database, but for others' changes
+	asked    map[string]Bridge // by the last Apply: later changes are somebody else's
+	known    bool              // asked is what the database has, except for others' changes
 	sending  sync.Once         // makeRoomToSend
 
 	changeLock sync.Mutex
@@ -226,7 +226,7 @@ func Attach(ctx context.Context, dir string) (*Switches, error) {
 	return s, nil
 }
 
-// Close leaves the daemons running and lets go of them.
+// Close releases the daemons and leaves them running.
 func (s *Switches) Close() {
 	if s.db != nil {
 		s.db.Close()
@@ -263,8 +263,8 @@ func (s *Switches) Check() error {
 	return errors.Join(errs...)
 }
 
-// Stop ends the Open vSwitch and returns when no process of it is left. The devices given to it
-// stay; its own devices, and what it has in the kernel, are removed.
+// Stop ends the Open vSwitch and returns when no process of it is left. Devices that were given to
+// it stay; its own devices and its kernel state are removed.
 func (s *Switches) Stop(ctx context.Context) error {
 	s.Close()
 	if s.datapath == System && s.vswitch.alive() {

@@ -120,7 +120,7 @@ type tables struct {
 	controllers map[string]*controllerRow
 }
 
-// bridge returns the bridge of a name, or nil.
+// bridge returns the bridge with a name, or nil.
 func (t tables) bridge(name string) *bridgeRow {
 	for _, row := range t.bridges {
 		if row.Name == name {
@@ -130,15 +130,15 @@ func (t tables) bridge(name string) *bridgeRow {
 	return nil
 }
 
-// place is where an interface is: alone in a port of its name, as a rule, but not if somebody has
-// made a bond of it.
+// place says which port an interface is in: usually a port of its own name, unless somebody has
+// made a bond.
 type place struct {
 	bridge *bridgeRow
 	port   *portRow
 	iface  *interfaceRow
 }
 
-// places returns where each interface is, by name.
+// places returns the place of each interface, by name.
 func (t tables) places() map[string]place {
 	out := map[string]place{}
 	for _, bridge := range t.bridges {

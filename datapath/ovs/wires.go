@@ -12,17 +12,17 @@ func joins(a, b *topology.Node, nodes map[string]*topology.Node) bool {
 }
 
 // foreignDecides reports whether a switch has a foreign controller. Patch ports have no link state:
-// Open vSwitch can only remove them when their link is down, which a foreign controller may take
-// for a port that was unplugged for good. Ports with devices change their state, as on any other
+// Open vSwitch can only remove them when their link is down, which a foreign controller may take as
+// a port that was unplugged for good. Ports with devices change their state, as on any other
 // switch.
 func foreignDecides(n *topology.Node) bool {
 	return slices.ContainsFunc(n.Controllers,
 		func(c string) bool { return c != topology.ControllerTrivet && c != topology.ControllerNone })
 }
 
-// patchedBridges is how many bridges patches join at most. Open vSwitch follows a packet through
-// patches and tables up to a depth of 64 (MAX_DEPTH in ofproto/ofproto-dpif-xlate.c) and then drops
-// it; a bridge takes one level for each table.
+// patchedBridges is the maximum number of bridges joined by patches. Open vSwitch follows a packet
+// through patches and tables up to a depth of 64 (MAX_DEPTH in ofproto/ofproto-dpif-xlate.c) and
+// then drops it; a bridge takes one level for each table.
 const patchedBridges = 16
 
 // tooDeep reports whether a link between two bridges must have devices, so that no path over

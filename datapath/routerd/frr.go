@@ -25,7 +25,7 @@ func (f *Family) frrProgram(name, config string) Program {
 }
 
 // frrPrograms returns zebra, which maintains the kernel's routing table, and a daemon for each
-// protocol; what a router's own configuration needs, if it has one.
+// protocol; or the daemons that a router's own configuration needs, if it has one.
 func frrPrograms(f *Family, n *topology.Node, spoken Spoken) []Program {
 	if n.OwnRouting() != "" {
 		return ownFRR(f, n)

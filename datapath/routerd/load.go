@@ -17,17 +17,16 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A Loading is how a router's own configuration gets into its running programs, where they do not
-// read it by themselves: FRR's. They start without any, and the client, as their user and without
-// rights of root's, loads it into them: in what somebody else has written there may be more than
-// settings.
+// A Loading says how a router's own configuration gets into its running programs if they do not
+// read it by themselves, as FRR's do not. They start without one, and the client loads it as their
+// unprivileged user: a stranger's configuration may contain more than settings.
 type Loading struct {
 	Router string   `json:"router"`
-	Client []string `json:"client"` // a command that arguments are added to
-	// Change is a command of this machine that has running programs take over what differs; nil if
-	// it is not installed.
+	Client []string `json:"client"` // a command to which arguments are added
+	// Change is a command of this machine that makes running programs take over the differences;
+	// nil if it is not installed.
 	Change []string `json:"change,omitempty"`
-	// Gives are the addresses that it gives to devices, by their names.
+	// Gives are the addresses that it sets on devices, by device.
 	Gives map[string][]netip.Prefix `json:"gives,omitempty"`
 }
 
@@ -48,28 +47,29 @@ func (f *Family) Loading(n *topology.Node) *Loading {
 
 // A Place is where the programs of a router run: its namespaces, or a virtual machine.
 type Place interface {
-	// Write writes a program's files, which are below Home, where they differ from what is there.
+	// Write writes those of a program's files, which are below Home, that differ from the existing
+	// ones.
 	Write(files map[string]string) (changed bool, err error)
-	// Start ends the programs that are not among these, starts those that do not run as they are
-	// to, or all, and returns their names once they answer.
+	// Start ends the programs that are not among these, starts those that do not run as they
+	// should, or all, and returns the names of the started ones once they answer.
 	Start(programs []Program, all bool) (started []string, err error)
-	// Run runs a command as the user of the programs, and returns what it has said when it has
-	// ended. If it fails, the error is a *Failure.
+	// Run runs a command as the programs' user, and returns its output when it has ended. If it
+	// fails, the error is a *Failure.
 	Run(ctx context.Context, command []string) (said string, err error)
-	// Free takes the addresses from devices that an old configuration ("": none) gave them and
-	// nothing does now: FRR leaves them when it ends, and then takes them for the kernel's own.
+	// Free removes from devices the addresses that the configuration old ("": none) set and that
+	// are no longer wanted: FRR leaves them when it ends, and then takes them for the kernel's own.
 	Free(old string) error
 
-	// Old is the configuration whose files are there; "": there are none.
+	// Old returns the configuration whose files exist; "" if there are none.
 	Old() string
-	// Loaded says whether something was noted last, and not that it is forgotten: what runs when a
-	// configuration has just been loaded. What differs later was changed by hand.
+	// Loaded says whether Note was called last, rather than Forget. Note records the running
+	// configuration just after loading; later differences were made by hand.
 	Loaded() bool
 	Note(shown string) error
 	Forget()
 }
 
-// A Failure is that a command has failed.
+// A Failure is the error of a command that has failed.
 type Failure struct {
 	Program string
 	Said    string
@@ -83,10 +83,10 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Into has the programs of a router run at their place, and loads its own configuration into those
+// Into runs the programs of a router at their place, and loads its own configuration into those
 // that do not have it yet.
 func (l *Loading) Into(ctx context.Context, p Place, programs []Program) error {
-	fresh, old := !p.Loaded(), p.Old() // fresh: they have another configuration, or none
+	fresh, old := !p.Loaded(), p.Old() // fresh: no configuration of the router's is loaded
 	changed := false
 	for _, want := range programs {
 		rewritten, err := p.Write(want.Files)
@@ -95,7 +95,7 @@ func (l *Loading) Into(ctx context.Context, p Place, programs []Program) error {
 		}
 		changed = changed || rewritten
 	}
-	if changed { // until it is loaded, so that a start of all is next if that fails or this process ends
+	if changed { // until it is loaded: after a failure, all are started anew
 		p.Forget()
 	}
 	started, err := p.Start(programs, fresh || changed && l.Change == nil)
@@ -114,7 +114,7 @@ func (l *Loading) Into(ctx context.Context, p Place, programs []Program) error {
 		if err == nil && changed {
 			_, err = p.Run(ctx, l.Change)
 		}
-		if err != nil { // it may be that only a start can change what differs
+		if err != nil { // perhaps only a restart can change what differs
 			slog.Info("routing daemons are started anew, as they cannot be changed as they run", "router", l.Router,
 				"error", err)
 			started, err = p.Start(programs, true)
@@ -139,14 +139,14 @@ func (l *Loading) client(ctx context.Context, p Place, args ...string) (string, 
 	return p.Run(ctx, slices.Concat(l.Client, args))
 }
 
-// Shown is what the client says of what runs, for Running.
+// Shown returns the running configuration as the client prints it, for Running.
 func (l *Loading) Shown(ctx context.Context, p Place) (string, error) {
 	return l.client(ctx, p, "-c", "show running-config")
 }
 
-// FreeAddresses takes from devices, in the thread's network, the addresses that an old
-// configuration gave them, but for those that they have now. Devices that are not in given are left
-// alone, and addresses that are gone are not missed.
+// FreeAddresses removes from devices, in the thread's network namespace, the addresses that the
+// configuration old set, except for those in given. Devices that are not in given are left alone,
+// and addresses that are gone already are no error.
 func FreeAddresses(old string, given map[string][]netip.Prefix) error {
 	was := &topology.Node{Config: []topology.ConfigFile{{Kind: topology.ConfigFRR,
 		TextFile: topology.TextFile{Text: old}}}}
@@ -181,14 +181,14 @@ func takeFrom(device string, addresses []netip.Prefix) error {
 	return errors.Join(errs...)
 }
 
-// added are lines that Trivet has added to a configuration.
+// added are the lines that Trivet adds to a configuration.
 var added = []string{noNextHopObjects, integrated}
 
-// integrated is the setting of vtysh that the daemons have one configuration.
+// integrated is vtysh's setting for one configuration of all daemons.
 const integrated = "service integrated-vtysh-config"
 
-// Running is a configuration as FRR shows it, without what is said around it, and without what
-// Trivet itself has added and was does not have.
+// Running returns the configuration in FRR's output, without the text around it, and without what
+// Trivet has added and was does not contain.
 func Running(shown, was string) string {
 	var b strings.Builder
 	begun := false
@@ -209,5 +209,5 @@ func Running(shown, was string) string {
 	return b.String()
 }
 
-// Environment is that of commands that Place.Run runs.
+// Environment is the environment of commands that Place.Run runs.
 var Environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}

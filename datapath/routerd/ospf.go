@@ -33,7 +33,7 @@ func auths(r *topology.OSPFRouter) (out []topology.OSPFAuthType) {
 	return out
 }
 
-// rulesOf returns what the router's rules of redistribution say of a source.
+// rulesOf returns the router's rules of redistribution for a source.
 func rulesOf(r *topology.OSPFRouter, source string) (out []topology.OSPFRedistribute) {
 	for _, d := range r.Redistribute {
 		if d.Source == source {

@@ -77,7 +77,7 @@ func birdOwn(r *topology.OSPFRouter) bool {
 	return ok && d.Source == topology.SourceStatic
 }
 
-// birdSources writes the protocols that these routes come from: the kernel has the routes already,
+// birdSources writes the protocols from which these routes come: the kernel has the routes already,
 // so they are only for BIRD's own table.
 func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRouter) {
 	if len(rulesOf(r, topology.SourceConnected)) > 0 {
@@ -92,7 +92,7 @@ func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRo
 			strings.Join(append(speaks, `-"lo"`, `"*"`), ", "))
 	}
 	if len(rulesOf(r, topology.SourceStatic)) > 0 {
-		own := birdOwn(r) // else its own would keep those of others away
+		own := birdOwn(r) // otherwise its own would keep out those of others
 		line("protocol static static_routes {\n\tipv4;")
 		for _, route := range n.Routes {
 			if route.To.Addr().Is4() && route.InMain() && (route.To.Bits() > 0 || own) {
@@ -111,7 +111,7 @@ func birdSources(line func(string, ...any), n *topology.Node, r *topology.OSPFRo
 	}
 }
 
-// birdRoute is a static route as BIRD writes it.
+// birdRoute returns a static route in BIRD's syntax.
 func birdRoute(r topology.Route) string {
 	text := r.To.Masked().String()
 	switch {

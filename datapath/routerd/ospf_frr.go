@@ -64,7 +64,8 @@ func (s ospfSpeaker) FRR() string {
 	return b.String()
 }
 
-// frrMap is the route-map that has a source's rules; none where one rule is about all its routes.
+// frrMap returns the name of the route-map with a source's rules; none if one rule applies to all
+// its routes.
 func frrMap(r *topology.OSPFRouter, source string) (name string) {
 	if rules := rulesOf(r, source); len(rules) != 1 || !rules[0].Plain() ||
 		source == topology.SourceConnected && r.Node.Management.IsValid() {
@@ -117,7 +118,7 @@ func frrRules(line func(string, ...any), r *topology.OSPFRouter) {
 	}
 }
 
-// frrRedistribute writes what is announced from outside. The node's routes are in the kernel's
+// frrRedistribute writes which external routes are announced. The node's routes are in the kernel's
 // table, as on any Linux router.
 func frrRedistribute(line func(string, ...any), r *topology.OSPFRouter) {
 	for _, s := range [][2]string{{topology.SourceConnected, "connected"}, {topology.SourceStatic, "kernel"}} {

@@ -9,20 +9,20 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// FRRFile is the file below Home that holds the configuration of all of FRR's daemons, where that
-// is the router's own: vtysh loads it into them.
+// FRRFile is the file below Home with the configuration of all of FRR's daemons, if that is the
+// router's own: vtysh loads it into them.
 const FRRFile = "frr.conf"
 
-// frrDaemon is one of FRR's daemons, called as in its file "daemons".
+// frrDaemon is one of FRR's daemons, with its name in FRR's file "daemons".
 type frrDaemon struct {
 	name   string
 	always bool
-	needed []string // first words of the lines of a configuration that are for it
+	needed []string // first words of the lines of a configuration that need it
 }
 
 // frrDaemons are in the order in which they are started.
 var frrDaemons = []frrDaemon{
-	{name: "mgmtd"}, // always, where it is installed, as it is from FRR 9 on
+	{name: "mgmtd"}, // whenever it is installed, as from FRR 9 on
 	{name: "zebra", always: true},
 	{name: "staticd", always: true},
 	{name: "bgpd", needed: []string{"router bgp", "bgp", "rpki"}},
@@ -45,11 +45,11 @@ var frrDaemons = []frrDaemon{
 	{name: "pathd", needed: []string{"segment-routing"}},
 }
 
-// DaemonsFile is what a file like /etc/frr/daemons says: which daemons run, and how.
+// DaemonsFile is the content of a file like /etc/frr/daemons: which daemons run, and how.
 type DaemonsFile struct {
 	Runs    map[string]bool
 	Profile string              // "": FRR's own choice
-	Options map[string][]string // further arguments of each daemon
+	Options map[string][]string // additional arguments, by daemon
 }
 
 var (
@@ -59,8 +59,8 @@ var (
 	plainNumber = regexp.MustCompile(`^[0-9]{1,9}$`)
 )
 
-// ParseDaemons reads such a file, which FRR has a shell read: assignments, and nothing else. wrong
-// is called for each line that cannot be taken over.
+// ParseDaemons parses such a file, which FRR has a shell read: only assignments are allowed. wrong
+// is called for each line that cannot be accepted.
 func ParseDaemons(text string, wrong func(line int, hint, what string)) DaemonsFile {
 	d := DaemonsFile{Runs: map[string]bool{}, Options: map[string][]string{}}
 	for i, line := range strings.Split(text, "\n") {
@@ -105,15 +105,15 @@ func known(daemon string) bool {
 	return slices.ContainsFunc(frrDaemons, func(d frrDaemon) bool { return d.name == daemon })
 }
 
-// ignored says whether a setting is of no concern in a lab.
+// ignored says whether a setting has no meaning in a lab.
 func ignored(key string) bool {
 	return slices.Contains([]string{"vtysh_enable", "watchfrr", "watchfrr_enable", "watchfrr_debug", "all_wrap",
 		"sharpd",
 		"FRR_NO_ROOT", "MAX_FDS"}, key) || strings.HasSuffix(key, "_wrap")
 }
 
-// optionsOf are arguments of a daemon that it gets: modules, and numbers. Where it listens for
-// vtysh is for the lab to say.
+// optionsOf returns the arguments for a daemon that are accepted: modules, and numbers. The lab
+// decides where it listens for vtysh.
 func optionsOf(words []string) (out []string, refused string) {
 	for i := 0; i < len(words); i++ {
 		word := words[i]
@@ -141,12 +141,12 @@ func optionsOf(words []string) (out []string, refused string) {
 	return out, ""
 }
 
-// daemonsFile is what a router's file says of FRR's daemons, which has been checked.
+// daemonsFile returns the content of a router's file of FRR's daemons, which has been checked.
 func daemonsFile(n *topology.Node) DaemonsFile {
 	return ParseDaemons(n.ConfigOf(topology.ConfigDaemons), func(int, string, string) {})
 }
 
-// frrNames are the daemons that a router with a configuration of its own runs.
+// frrNames returns the daemons that a router with a configuration of its own runs.
 func frrNames(f *Family, n *topology.Node) (out []string) {
 	runsOf := daemonsFile(n).Runs
 	if n.ConfigOf(topology.ConfigDaemons) == "" {
@@ -165,13 +165,13 @@ func frrNames(f *Family, n *topology.Node) (out []string) {
 	return out
 }
 
-// command is the beginning of one that is for a daemon.
+// command is the beginning of a command, and the daemon that executes it.
 type command struct {
 	words  []string
 	daemon string
 }
 
-// firstWords are the commands that are for a daemon, by their first words.
+// firstWords are the commands that need a daemon, by their first words.
 var firstWords = func() map[string][]command {
 	out := map[string][]command{}
 	for _, d := range frrDaemons {
@@ -183,7 +183,7 @@ var firstWords = func() map[string][]command {
 	return out
 }()
 
-// neededBy returns the daemons that a configuration of FRR is for.
+// neededBy returns the daemons that a configuration of FRR needs.
 func neededBy(text string) map[string]bool {
 	out := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -203,8 +203,8 @@ func neededBy(text string) map[string]bool {
 	return out
 }
 
-// ownFRR are the daemons of a router with a configuration of its own. They begin with none: vtysh
-// gives them theirs.
+// ownFRR returns the daemons of a router with a configuration of its own. They start without one:
+// vtysh loads it.
 func ownFRR(f *Family, n *topology.Node) (out []Program) {
 	file := daemonsFile(n)
 	for _, name := range frrNames(f, n) {
@@ -228,8 +228,8 @@ func ownFRR(f *Family, n *topology.Node) (out []Program) {
 	return out
 }
 
-// withoutNextHopObjects is a configuration with that setting of zebra, at its end, unless it says
-// something of it by itself.
+// withoutNextHopObjects appends that setting of zebra to a configuration, unless it contains the
+// setting or its opposite.
 func withoutNextHopObjects(text string) string {
 	if hasLine(text, noNextHopObjects) || hasLine(text, strings.TrimPrefix(noNextHopObjects, "no ")) {
 		return text
@@ -239,11 +239,11 @@ func withoutNextHopObjects(text string) string {
 
 func hasLine(text, line string) bool { return lineOf(text, line) > 0 }
 
-// refusal is what vtysh says of a line that a daemon does not take: FRR's vtysh_config_from_file.
+// refusal matches vtysh's message about a line that a daemon refuses: FRR's vtysh_config_from_file.
 var refusal = regexp.MustCompile(`line \d+: (?:% )?(Unknown command|Ambiguous command|Failure to communicate|[^:,]*)(?:\[\d+\])?(?: to (\w+))?[:,](?: line:)? *(.*)`)
 
-// Explained is an error of loading a router's own configuration, which is that its daemons do not
-// take a line of it if vtysh has said so.
+// Explained returns a better error for loading a router's own configuration, if vtysh's message
+// says that its daemons refuse a line.
 func Explained(err error, n *topology.Node) error {
 	var f *Failure
 	if errors.As(err, &f) {
@@ -260,7 +260,7 @@ func refused(said string, n *topology.Node) error {
 		return nil
 	}
 	why := m[1]
-	for line := range strings.Lines(said) { // what the daemon itself says of it
+	for line := range strings.Lines(said) { // the daemon's own message about it
 		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "% "); ok {
 			why = text
 			break
@@ -280,7 +280,7 @@ func refused(said string, n *topology.Node) error {
 	return nil
 }
 
-// lineOf is the number of the first such line; 0 if there is none.
+// lineOf returns the number of the first line with this text; 0 if there is none.
 func lineOf(text, line string) int {
 	number := 0
 	for l := range strings.Lines(text) {

@@ -8,29 +8,30 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Protocol is a routing protocol as daemons speak it.
+// Protocol is the configuration of a routing protocol for routing daemons.
 type Protocol struct {
 	Name   string // as in topology.Protocol
 	Daemon string // of FRR: "ripd"; "": FRR does not speak it
 
-	// Routers returns what the routers of a resolved topology are told that speak it, by name.
+	// Routers returns, by name, the configurations of those routers of a resolved topology that
+	// speak it.
 	Routers func(t *topology.Topology) map[string]Speaker
 }
 
-// Speaker is what the daemons of a router are told of a protocol.
+// Speaker is the configuration of a protocol for a router's daemons.
 type Speaker interface {
-	// Refuse says what a family's daemons cannot do of it.
+	// Refuse reports what a family's daemons cannot do.
 	Refuse(f *Family, problems *topology.Problems)
-	// FRR is the configuration of the protocol's daemon.
+	// FRR returns the configuration of the protocol's daemon.
 	FRR() string
-	// BIRD is what BIRD's configuration has of it, and the sources of the routes that it finds, for
-	// the kernel: RTS_RIP.
+	// BIRD returns the protocol's part of BIRD's configuration, and the sources of its routes, for
+	// the kernel protocol's filter: RTS_RIP.
 	BIRD() (sources []string, config string)
-	// RouterID is the router's id, of which BIRD has one for all protocols. Not valid: any will do.
+	// RouterID is the router's id; BIRD has only one for all protocols. Not valid: any will do.
 	RouterID() netip.Addr
 }
 
-// Spoken is what a router's daemons are told, by protocol.
+// Spoken are the configurations for a router's daemons, by protocol.
 type Spoken []spoken
 
 type spoken struct {
@@ -41,14 +42,13 @@ type spoken struct {
 // protocols are in the order of their names.
 var protocols []Protocol
 
-// RegisterProtocol makes it known how daemons speak a protocol. It must be called in an init
-// function.
+// RegisterProtocol registers a protocol. It must be called in an init function.
 func RegisterProtocol(p Protocol) {
 	protocols = append(protocols, p)
 	slices.SortFunc(protocols, func(a, b Protocol) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// SpokenIn returns what the routers of a resolved topology are told, by name.
+// SpokenIn returns the configurations for the routers of a resolved topology, by name.
 func SpokenIn(t *topology.Topology) map[string]Spoken {
 	out := map[string]Spoken{}
 	for _, p := range protocols {
@@ -59,7 +59,7 @@ func SpokenIn(t *topology.Topology) map[string]Spoken {
 	return out
 }
 
-// Refuses says what a topology asks of its routers that their daemons cannot do.
+// Refuses reports settings of a topology's routers that their daemons cannot implement.
 func Refuses(t *topology.Topology) (problems topology.Problems) {
 	all := SpokenIn(t)
 	for _, n := range t.Nodes {
@@ -80,7 +80,7 @@ func Refuses(t *topology.Topology) (problems topology.Problems) {
 	return problems
 }
 
-// daemonsOf are the daemons that a family has for protocols.
+// daemonsOf returns a family's daemons for protocols.
 func (f *Family) daemonsOf(all []Protocol) (names []string) {
 	for _, p := range all {
 		if f == frr && p.Daemon != "" {

@@ -26,12 +26,12 @@ type Family struct {
 	Package string // of Debian and Ubuntu: "frr"
 	User    string // the user that the programs run as, with few of root's rights
 
-	// Home is a directory that comes with the package. A node has one of its own in its place,
-	// which belongs to root and contains all that the programs read. They write to RunDir, a
-	// directory in it.
+	// Home is the directory of the package's configuration. A node sees a directory of its own in
+	// its place, which belongs to root and contains all files that the programs read. They write to
+	// RunDir, a directory in it.
 	Home string
-	// Logs is where the programs of the package may write logs that a configuration asks for; "":
-	// nowhere.
+	// Logs is the directory in which the package's programs may write logs that a configuration
+	// asks for; "" if there is none.
 	Logs string
 	// Client asks the programs; ClientArgs tell it where they are.
 	Client     string
@@ -124,7 +124,7 @@ func (f *Family) Installed() error {
 	return err
 }
 
-// Programs returns what a node runs that speaks these protocols: see SpokenIn.
+// Programs returns the programs that a node runs to speak these protocols: see SpokenIn.
 func (f *Family) Programs(n *topology.Node, spoken Spoken) []Program {
 	return f.programs(f, n, spoken)
 }
@@ -138,7 +138,7 @@ func (f *Family) Names(n *topology.Node) []string {
 	return append(slices.Clone(f.names), f.daemonsOf(spoken)...)
 }
 
-// Lacks says which programs a topology's routers need that this machine does not have.
+// Lacks says which programs a topology's routers need and this machine does not have.
 func Lacks(t *topology.Topology) error {
 	type program struct {
 		*Family

@@ -6,8 +6,8 @@ import (
 )
 
 // updateFRR returns the vtysh commands that change one version of a daemon's file into another, so
-// that the daemon keeps the neighbours that the change does not concern. It is nil if only a
-// restart helps.
+// that the daemon keeps the neighbours that the change does not concern. It returns nil if the
+// daemon has to be restarted.
 func updateFRR(old, new string) []string {
 	was, ok := blocks(old), blocks(new)
 	commands := []string{"configure terminal"}
@@ -72,7 +72,7 @@ func linesOf(all []block, head string) []string {
 	return nil
 }
 
-// add appends those of the block's lines that are to be sent.
+// add appends the commands for those of the block's lines that are to be sent.
 func (b block) add(commands []string, said func(string) bool, prefix string) []string {
 	first := true
 	for _, line := range b.lines {

@@ -39,7 +39,7 @@ const (
 	agentMAC     = "52:54:00:00:00:01"
 )
 
-// ask is what a command is asked for with: the payload of "exec".
+// ask is a request to run a command: the payload of "exec".
 type ask struct {
 	Command []string `json:"command"`
 	Env     []string `json:"env"`
@@ -50,8 +50,8 @@ type agent struct {
 	listener net.Listener
 	config   *ssh.ServerConfig
 
-	mu   sync.Mutex   // held while a process starts, and while those of nobody are reaped
-	ours map[int]bool // processes that somebody waits for
+	mu   sync.Mutex   // held while a process starts, and while orphans are reaped
+	ours map[int]bool // processes for which somebody waits
 
 	routing *routing // what routes
 }
@@ -177,7 +177,7 @@ func (a *agent) client(conn net.Conn) {
 	}
 }
 
-// respond answers what is asked of the guest itself.
+// respond answers requests about the guest itself.
 func respond(kind string, payload []byte) (answer []byte, err error) {
 	switch kind {
 	case "routes":
@@ -192,7 +192,7 @@ func respond(kind string, payload []byte) (answer []byte, err error) {
 	return nil, errors.New("there is no request " + kind)
 }
 
-// start starts a command that its caller waits for, by wait.
+// start starts a command for which its caller waits, by wait.
 func (a *agent) start(cmd *exec.Cmd) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -210,7 +210,7 @@ func (a *agent) wait(cmd *exec.Cmd) {
 	delete(a.ours, cmd.Process.Pid)
 }
 
-// reap takes note of the end of processes that have lost their parents, as a first process has to.
+// reap reaps orphaned processes, as the first process has to.
 func (a *agent) reap() {
 	for ; ; time.Sleep(time.Second) {
 		a.mu.Lock()
@@ -224,7 +224,7 @@ func (a *agent) reap() {
 	}
 }
 
-// session runs one command. Whatever is left of it ends with the session.
+// session runs one command. Its processes end with the session.
 func (a *agent) session(ch ssh.Channel, requests <-chan *ssh.Request) {
 	defer ch.Close()
 	c := command{agent: a, ch: ch, ended: make(chan struct{})}
@@ -234,7 +234,7 @@ func (a *agent) session(ch ssh.Channel, requests <-chan *ssh.Request) {
 		case <-c.ended:
 			return
 		case r, ok := <-requests:
-			if !ok { // whoever asked is gone
+			if !ok { // the client is gone
 				return
 			}
 			if done := c.do(r); r.WantReply {
@@ -249,12 +249,12 @@ type command struct {
 	agent *agent
 	ch    ssh.Channel
 	tty   *os.File // nil: it has no terminal
-	inner *os.File // the terminal's end that is the command's
+	inner *os.File // the command's side of the terminal
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-// do does what a request asks for.
+// do executes a request.
 func (c *command) do(r *ssh.Request) bool {
 	switch r.Type {
 	case "pty-req":
@@ -294,7 +294,7 @@ func (c *command) resize(rows, columns uint32) bool {
 	return pty.Setsize(c.tty, &pty.Winsize{Rows: uint16(rows), Cols: uint16(columns)}) == nil
 }
 
-// kill signals the command and what it has started.
+// kill signals the command's process group.
 func (c *command) kill(s unix.Signal) error {
 	if c.cmd == nil || c.cmd.Process == nil || s == 0 {
 		return os.ErrProcessDone
@@ -311,23 +311,23 @@ func (c *command) close() {
 	}
 }
 
-// What a command has left in the background may hold its pipes open for ever. So once it has ended,
-// output is waited for so long, and what is more than a pipe holds (pipe(7)) is not its own. How
-// long whoever reads the output takes does not count.
+// Background processes of a command may hold its pipes open for ever. So once the command has
+// ended, output is waited for only this long, and at most as much as a pipe holds (pipe(7)) can be
+// the command's own. The time that the reader of the output takes does not count.
 const (
 	lastWords = 200 * time.Millisecond
 	pipeSize  = 1 << 16
 )
 
-// output is where a command prints to: an *os.File.
+// output is the source of a command's output: an *os.File.
 type output interface {
 	io.Reader
 	syscall.Conn
 	SetReadDeadline(time.Time) error
 }
 
-// forward copies what a command prints. That it has ended is told by a deadline of from. What is
-// there by then is read however long the guest stalls.
+// forward copies a command's output. A read deadline of from signals that the command has ended.
+// Output that exists by then is read, however long the guest stalls.
 func forward(to io.Writer, from output) {
 	buffer := make([]byte, 32<<10)
 	for ended, wait, most := false, lastWords, pipeSize; most > 0; {
@@ -359,7 +359,7 @@ func forward(to io.Writer, from output) {
 	}
 }
 
-// run starts a command; what becomes of it is sent.
+// run starts a command, and sends its output and exit status.
 func (c *command) run(what ask) {
 	c.cmd = exec.Command(what.Command[0], what.Command[1:]...)
 	c.cmd.Env, c.cmd.Dir = what.Env, what.Dir
@@ -395,7 +395,7 @@ func (c *command) run(what ask) {
 	}()
 }
 
-// start starts the command, its input being copied, and returns what it prints.
+// start starts the command, copies its input, and returns the sources of its output.
 func (c *command) start() (map[io.Writer]*os.File, error) {
 	if c.tty != nil {
 		c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr, c.cmd.SysProcAttr.Setctty = c.inner, c.inner, c.inner, true

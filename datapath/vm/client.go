@@ -40,30 +40,30 @@ func Set(ctx context.Context, c *ssh.Client, list []datapath.Setting) error {
 	return err
 }
 
-// What is asked for by a channel of its own, as it may be long, and take long.
+// Requests that use a channel of their own, as they may be long, and take long.
 const (
 	askLoad  = "load"
 	askShown = "shown"
 )
 
-// longest is the most of what is asked for, or answered, in bytes.
+// longest limits requests and answers, in bytes.
 const longest = 8 * topology.MaxConfigFile
 
-// answer is what a guest says of a configuration of its owner's.
+// answer is a guest's answer about the configuration of the topology's author.
 type answer struct {
-	Shown string `json:"shown"` // what runs, or did when it had just been loaded
+	Shown string `json:"shown"` // the running configuration, or as it was just after loading
 
 	Error   string `json:"error,omitempty"`
 	Program string `json:"program,omitempty"` // that has failed, if that is the error
 	Said    string `json:"said,omitempty"`
 }
 
-// ErrGuest is an error that a guest has answered with, rather than not at all.
+// ErrGuest wraps an error that a guest has answered, as opposed to giving no answer.
 var ErrGuest = errors.New("in the virtual machine")
 
-// Load has a guest run its programs, of which a Spec says how, with the configuration of its
-// owner's, and returns what the programs' client showed when it had just been loaded. An error of
-// the guest's is an ErrGuest; if a program has failed, it is a *routerd.Failure, too.
+// Load has a guest run its programs as a Spec says, with the configuration of the topology's
+// author, and returns the running configuration just after loading, as the programs' client prints
+// it. A guest's error is an ErrGuest; if a program has failed, it is also a *routerd.Failure.
 func Load(ctx context.Context, c *ssh.Client, s *Spec) (shown string, err error) {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -74,15 +74,15 @@ func Load(ctx context.Context, c *ssh.Client, s *Spec) (shown string, err error)
 	return converse(ctx, c, askLoad, text)
 }
 
-// Shown returns what the programs' client shows.
+// Shown returns the running configuration, as the programs' client prints it.
 func Shown(ctx context.Context, c *ssh.Client) (string, error) {
 	ctx, cancel := patience.Query.Context(ctx)
 	defer cancel()
 	return converse(ctx, c, askShown, nil)
 }
 
-// converse asks the agent something by a channel of its own. A guest that does not answer in time
-// loses the connection.
+// converse sends the agent a request on a channel of its own. If the guest does not answer in time,
+// the connection is closed.
 func converse(ctx context.Context, c *ssh.Client, kind string, text []byte) (string, error) {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	ch, requests, err := c.OpenChannel(kind, nil)
@@ -118,10 +118,11 @@ func converse(ctx context.Context, c *ssh.Client, kind string, text []byte) (str
 	return is.Shown, nil
 }
 
-// mostSaid bounds what a guest says of what is wrong, in bytes: it becomes part of messages.
+// mostSaid limits a guest's error messages, in bytes: they become part of ours.
 const mostSaid = 64 << 10
 
-// request asks the agent something. A guest that does not answer in time loses the connection.
+// request sends the agent a request. If the guest does not answer in time, the connection is
+// closed.
 func request(ctx context.Context, c *ssh.Client, kind string, payload []byte) ([]byte, error) {
 	ctx, cancel := patience.Machine.Context(ctx)
 	defer cancel()
@@ -133,10 +134,11 @@ func request(ctx context.Context, c *ssh.Client, kind string, payload []byte) ([
 	return answer, err
 }
 
-// ExecCommand is the argument with which this program stands in a node for a command in its guest.
+// ExecCommand is the argument with which this program, in a node, runs a command in the node's
+// guest.
 const ExecCommand = "__guest-exec"
 
-// Enclose makes a command of a node one that runs in its guest.
+// Enclose wraps a node's command in one that runs it in the guest.
 func Enclose(cmd *exec.Cmd, program string) {
 	command := cmd.Args
 	if len(command) == 0 {

@@ -17,13 +17,13 @@ import (
 )
 
 // GuestCommand is the argument with which this program is the first process of a guest: in the
-// initramfs, and then once more on the machine's files, so that the initramfs can be given back.
+// initramfs, and then once more from the machine's file system, so that the initramfs can be freed.
 const GuestCommand = "__guest"
 
-// RunGuest is the first process of a guest. Its arguments are where this program is on the
+// RunGuest is the first process of a guest. Its arguments are the path of this program on the
 // machine, and the file of its Spec. It does not return: the machine ends with it.
 func RunGuest(args []string) {
-	if os.Getpid() != 1 { // a user has typed it: the machine to be switched off would be this one
+	if os.Getpid() != 1 { // a user has called it: it would switch off this machine
 		fmt.Fprintln(os.Stderr, "trivet:", GuestCommand, "is the first process of a virtual machine")
 		os.Exit(1)
 	}
@@ -60,8 +60,8 @@ func mountAll(list []mount) error {
 	return nil
 }
 
-// enterRoot mounts the machine's files with a layer in memory above them, and starts this program
-// there.
+// enterRoot mounts the machine's file system with a layer in memory above it, and starts this
+// program there.
 func enterRoot(args []string) error {
 	if err := mountAll([]mount{{"proc", "/proc", "proc", 0, ""}, {"sysfs", "/sys", "sysfs", 0, ""},
 		{"dev", "/dev", "devtmpfs", 0, "mode=755"}}); err != nil {
@@ -131,7 +131,7 @@ func loadModule(file string) error {
 	return nil
 }
 
-// serve makes the guest what its Spec says and serves whoever asks, until a routing daemon ends.
+// serve sets up the guest as its Spec says and serves requests, until a routing daemon ends.
 func serve(file string) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -147,7 +147,7 @@ func serve(file string) error {
 	if err := s.showModules(); err != nil {
 		return err
 	}
-	// What is in the machine's /run belongs to programs that do not run here.
+	// The contents of the machine's /run belong to programs that do not run here.
 	if err := mountAll([]mount{{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"}}); err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func serve(file string) error {
 		return err
 	}
 	a.routing = newRouting(a, &s)
-	if s.Loading == nil { // if not, they begin with what is to be loaded
+	if s.Loading == nil { // otherwise they start when the configuration is loaded
 		if _, err := a.routing.Start(s.programs(), true); err != nil {
 			return err
 		}
@@ -232,8 +232,8 @@ func set(list []datapath.Setting) error {
 	return nil
 }
 
-// nameInterfaces gives devices, which are known by their MACs, the interfaces' names and MTUs, and
-// returns their indexes.
+// nameInterfaces sets the names and MTUs of the devices, which it identifies by their MAC
+// addresses, and returns their indexes.
 func (s *Spec) nameInterfaces() (map[string]int, error) {
 	list, err := netlink.LinkList()
 	if err != nil {
@@ -264,8 +264,8 @@ func (s *Spec) nameInterfaces() (map[string]int, error) {
 	return index, nil
 }
 
-// prepareHome writes what the programs read. In place of their client there is a script that tells
-// it where they are.
+// prepareHome writes the files that the programs read. A script in place of their client tells it
+// where they are.
 func (s *Spec) prepareHome() error {
 	run := filepath.Join(s.Home, s.Run)
 	if err := os.MkdirAll(run, 0o755); err != nil {

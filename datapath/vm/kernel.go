@@ -29,11 +29,11 @@ type Kernel struct {
 	Modules string // the directory VERSION of its modules
 }
 
-// bootModules are those that a guest needs before it sees the machine's files.
+// bootModules are the modules that a guest needs before it sees the machine's file system.
 var bootModules = []string{"virtio_pci", "virtiofs", "overlay", "virtio_net", "virtio_balloon"}
 
-// FindKernel returns the kernel for guests: that in a directory, if one is given (see
-// KernelVariable), the one that is running, or the newest in /boot.
+// FindKernel returns the kernel for guests: the one in dir, if that is given (see KernelVariable),
+// the running one, or the newest in /boot.
 func FindKernel(dir string) (Kernel, error) {
 	if dir != "" {
 		versions, _ := filepath.Glob(filepath.Join(dir, "lib/modules/*"))
@@ -59,8 +59,8 @@ func FindKernel(dir string) (Kernel, error) {
 			"apt install linux-image-cloud-amd64 (Debian) or linux-image-virtual (Ubuntu)")
 }
 
-// KeepKernel is FindKernel, but without a directory it returns the kernel of the time before as
-// long as that is there. What came out is kept in a file.
+// KeepKernel is FindKernel, except that without a directory it returns the same kernel as last
+// time, as long as that exists. It records its result in a file.
 func KeepKernel(dir, file string) (k Kernel, err error) {
 	b, err := os.ReadFile(file)
 	if dir == "" && err == nil && json.Unmarshal(b, &k) == nil && k.isThere() {
@@ -81,7 +81,7 @@ func (k Kernel) isThere() bool {
 	return err == nil && without == nil
 }
 
-// compareVersions compares names in which numbers count as such.
+// compareVersions compares names, in which numbers are compared by value.
 func compareVersions(a, b string) int {
 	words := func(s string) []string {
 		return strings.FieldsFunc(s, func(r rune) bool { return r == '.' || r == '-' })
@@ -145,7 +145,7 @@ func (k Kernel) module(file string) ([]byte, error) {
 	return out, nil
 }
 
-// WriteInitrd writes what guests boot from: this program, and the modules that it loads.
+// WriteInitrd writes the initramfs of guests: this program, and the modules that it loads.
 func (k Kernel) WriteInitrd(to, program string) (err error) {
 	order, err := k.bootOrder()
 	if err != nil {
@@ -191,8 +191,7 @@ func (k Kernel) WriteInitrd(to, program string) (err error) {
 }
 
 // archive writes an initramfs in the format "newc" (the kernel's
-// Documentation/driver-api/early-userspace/buffer-format.rst). Errors are its writer's, which
-// remembers them.
+// Documentation/driver-api/early-userspace/buffer-format.rst). Errors are kept by its writer.
 type archive struct {
 	out   *bufio.Writer
 	inode int

@@ -15,8 +15,8 @@ import (
 	"trivet.dev/trivet/internal/qemu"
 )
 
-// Lacks says what this machine does not have that virtual machines need, with a kernel from a
-// directory as for FindKernel.
+// Lacks says what virtual machines need and this machine does not have; the kernel is as for
+// FindKernel.
 func Lacks(kernel string) error {
 	var errs []error
 	if err := qemu.Lacks(); err != nil {
@@ -31,9 +31,9 @@ func Lacks(kernel string) error {
 	return errors.Join(errs...)
 }
 
-// virtiofsd is the command that shows a guest the machine's files: the program of its own package,
-// which must be told not to show mounts below a directory as file systems of their own (an overlay
-// refuses them), or QEMU's.
+// virtiofsd returns the command that shares the machine's file system with a guest: the program of
+// its own package, with the option not to show mounts as separate file systems (an overlay refuses
+// them), or QEMU's.
 func virtiofsd() ([]string, error) {
 	for _, command := range [][]string{{"/usr/libexec/virtiofsd", "--no-announce-submounts"},
 		{"/usr/lib/qemu/virtiofsd"}} {
@@ -45,14 +45,14 @@ func virtiofsd() ([]string, error) {
 		"apt install virtiofsd (up to Debian 12 and Ubuntu 22.04: qemu-system-common)")
 }
 
-// Command returns the program and arguments of a machine that is started in its node's directory,
-// and which guest processes of this program are at a path. They depend on nothing else, so a
-// machine is found again by them.
+// Command returns the program and arguments of a machine that is started in its node's directory;
+// program is the path of this program, the guest's first process. The arguments depend on nothing
+// else, so a machine can be found again by them.
 func Command(s *Spec, a qemu.Accelerator, k Kernel, dir, initrd, program string) (args []string) {
 	mem := strconv.Itoa(Memory)
 	args = append(qemu.Common(a), "-no-reboot", "-serial", "stdio", "-smp", "1", "-m", mem, "-object",
 		"memory-backend-memfd,id=mem,size="+mem+"M,share=on", "-numa", "node,memdev=mem",
-		"-device", "virtio-balloon-pci,free-page-reporting=on", // what the guest does not use is the machine's again
+		"-device", "virtio-balloon-pci,free-page-reporting=on", // returns unused memory to the machine
 		"-kernel", k.Image, "-initrd", initrd,
 		"-append", "console=ttyS0 panic=-1 oops=panic mitigations=off tsc=reliable no_timer_check rcupdate.rcu_expedited=1 loglevel=4 net.ifnames=0 rootfstype=ramfs -- "+
 			strings.Join([]string{GuestCommand, program, filepath.Join(dir, "etc", SpecFile)}, " "),
@@ -73,13 +73,13 @@ func Command(s *Spec, a qemu.Accelerator, k Kernel, dir, initrd, program string)
 	return args
 }
 
-// separators are what the kernel splits its command line at, or takes for quotes. It says where the
-// guest finds the program and its specification.
+// separators are the characters at which the kernel splits its command line, and quotes. The
+// command line contains the paths of the program and its specification.
 const separators = " \t\n\v\f\r\""
 
 // Prepare returns the command that starts virtiofsd and then becomes QEMU, in the directory of the
-// node; before must be called on the thread that starts it, and done afterwards. virtiofsd ends
-// with QEMU's connection to it. The guest is to run this program, which is at a path.
+// node. before must be called on the thread that starts it, and done afterwards. virtiofsd ends
+// with QEMU's connection to it. program is the path of the program for the guest.
 func Prepare(args []string, dir, program string) (cmd *exec.Cmd, before func() error, done func(), err error) {
 	if strings.ContainsAny(dir, separators+",") { // the options of virtiofsd are split at commas
 		return nil, nil, nil,
@@ -123,9 +123,9 @@ func Runs(line, dir string) bool {
 		strings.Contains(line, filepath.Join(dir, "etc", SpecFile)+"\x00")
 }
 
-// showRoot gives the calling thread, and what it starts, a mount namespace in which all that it
-// sees is to be seen once more below a directory, where nothing can be written: not even by a guest
-// that mounts it anew.
+// showRoot gives the calling thread, and what it starts, a mount namespace in which everything that
+// it sees also appears, read-only, below a directory: a guest cannot make it writable by mounting
+// it again.
 func showRoot(at string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)

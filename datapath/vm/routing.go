@@ -24,32 +24,32 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// routing are the routing daemons of a guest; to a configuration of its owner's it is the place
-// where they run (routerd.Place).
+// routing are the routing daemons of a guest; for loading a configuration it is the routerd.Place
+// where they run.
 type routing struct {
 	agent *agent
-	ended chan error // told when a daemon has ended that was to run: the machine stops
+	ended chan error // receives an error when a daemon ends unexpectedly: the machine stops
 
-	mu      sync.Mutex // held while one of these is changed, or asked for what it has
+	mu      sync.Mutex // held while these are changed or read
 	spec    *Spec
 	daemons map[string]*daemon
-	old     string // the configuration that was loaded, or was to be
+	old     string // the configuration that was last loaded, or tried
 	shown   string // what the client showed when one had just been loaded; "": none has been
 }
 
-// daemon is one that runs, or has run.
+// daemon is a daemon that runs, or has run.
 type daemon struct {
 	routerd.Program
 	cmd  *exec.Cmd
 	over chan struct{} // closed when it has ended
-	runs atomic.Bool   // it has answered, and is not to end
+	runs atomic.Bool   // it has answered, and was not told to end
 }
 
 func newRouting(a *agent, s *Spec) *routing {
 	return &routing{agent: a, ended: make(chan error, 1), spec: s, daemons: map[string]*daemon{}}
 }
 
-// programs are the daemons of a guest.
+// programs returns the daemons of a guest.
 func (s *Spec) programs() (out []routerd.Program) {
 	for _, p := range s.Programs {
 		out = append(out, routerd.Program{Name: filepath.Base(p.Path), Args: p.Args, Files: p.Files, Ready: p.Ready})
@@ -57,7 +57,7 @@ func (s *Spec) programs() (out []routerd.Program) {
 	return out
 }
 
-// converse answers what is asked of a configuration of the owner's.
+// converse answers requests about the configuration of the topology's author.
 func (a *agent) converse(ch ssh.Channel, kind string) {
 	defer ch.Close()
 	text, err := io.ReadAll(io.LimitReader(ch, longest))
@@ -77,7 +77,7 @@ func (a *agent) converse(ch ssh.Channel, kind string) {
 	}
 }
 
-// answer does what is asked for.
+// answer executes such a request.
 func (r *routing) answer(ctx context.Context, kind string, text []byte) (shown string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +114,7 @@ func (r *routing) Note(shown string) error {
 	return nil
 }
 
-// own is the configuration of the owner's as it is loaded.
+// own returns the author's configuration as it is loaded.
 func (s *Spec) own() string {
 	for _, p := range s.Programs {
 		if text, ok := p.Files[routerd.FRRFile]; ok {
@@ -124,7 +124,7 @@ func (s *Spec) own() string {
 	return ""
 }
 
-// Free does so with devices of links as well: they stay as they are while the machine runs.
+// Free also handles devices of links: they stay while the machine runs.
 func (r *routing) Free(old string) error {
 	given := map[string][]netip.Prefix{"lo": r.spec.Loopback}
 	for _, f := range r.spec.Interfaces {
@@ -171,7 +171,7 @@ func (r *routing) start(want routerd.Program) error {
 	i := slices.IndexFunc(r.spec.Programs, func(p Program) bool { return filepath.Base(p.Path) == want.Name })
 	cmd := exec.Command(r.spec.Programs[i].Path, want.Args...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdout, os.Stderr, "/"
-	if r.spec.Loading != nil && r.spec.Logs != "" { // where it means names of logs to be that are no paths
+	if r.spec.Loading != nil && r.spec.Logs != "" { // names of logs are relative to it
 		cmd.Dir = r.spec.Logs
 	}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
@@ -215,7 +215,7 @@ func (r *routing) start(want routerd.Program) error {
 	}
 }
 
-// how says how a daemon has ended.
+// how returns an error that says how a daemon has ended.
 func (d *daemon) how() error {
 	return fmt.Errorf("%s has ended: %s", d.Name, d.cmd.ProcessState)
 }

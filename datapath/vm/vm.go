@@ -23,7 +23,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Memory is what a machine has, in megabytes: a kernel, FRR, and some tens of thousands of routes.
+// Memory is the memory of a machine in megabytes, enough for a kernel, FRR, and some tens of
+// thousands of routes.
 const Memory = 256
 
 // Files of a machine in the directory of its node.
@@ -33,16 +34,16 @@ const (
 	rootSocket = "root.sock"
 )
 
-// Spec is what a guest makes of itself.
+// Spec is the specification by which a guest sets itself up.
 type Spec struct {
 	Name       string             `json:"name"`
 	Interfaces []Interface        `json:"interfaces"`
 	Loopback   []netip.Prefix     `json:"loopback,omitempty"`
 	Routes     []topology.Route   `json:"routes,omitempty"`
 	Settings   []datapath.Setting `json:"settings"`
-	Modules    string             `json:"modules"` // the kernel's, a directory that the guest shows below /lib/modules
+	Modules    string             `json:"modules"` // the kernel's directory for /lib/modules
 
-	// What runs in it, as in routerd.Family.
+	// The programs that run in it, as in routerd.Family.
 	Home       string    `json:"home"`
 	Run        string    `json:"run"`  // a directory below Home that belongs to Owner
 	Logs       string    `json:"logs"` // another, where they may write logs; "": nowhere
@@ -51,11 +52,11 @@ type Spec struct {
 	ClientArgs []string  `json:"client_args"`
 	Programs   []Program `json:"programs"`
 
-	Loading *routerd.Loading `json:"loading,omitempty"` // of its owner's configuration: then Load has the programs run
+	Loading *routerd.Loading `json:"loading,omitempty"` // nil: the programs run at once
 }
 
-// Settles says whether a guest that is what one file says becomes what another says as it runs: by
-// its buffers (see Buffers), and by the programs and addresses of a configuration of its owner's
+// Settles says whether a running guest can be changed from the Spec in one file to that in another:
+// by its buffers (see Buffers), and by the programs and addresses of the author's configuration
 // (see Load).
 func Settles(was, is string) bool {
 	var a, b Spec
@@ -65,7 +66,7 @@ func Settles(was, is string) bool {
 	return reflect.DeepEqual(a.lasting(), b.lasting())
 }
 
-// lasting is what of a Spec cannot be changed in a guest that runs.
+// lasting returns the part of a Spec that cannot be changed while the guest runs.
 func (s Spec) lasting() Spec {
 	s.Settings = left(s.Settings, isBuffer)
 	if s.Loading == nil {
@@ -82,7 +83,7 @@ func (s Spec) lasting() Spec {
 	return s
 }
 
-// left is a list without those that a function says of; nil if none is left.
+// left returns a list without the elements that without selects; nil if none is left.
 func left[T any](list []T, without func(T) bool) (out []T) {
 	for _, x := range list {
 		if !without(x) {
@@ -92,8 +93,8 @@ func left[T any](list []T, without func(T) bool) (out []T) {
 	return out
 }
 
-// Buffers are the settings that can be changed in a guest that runs, and have to be: they follow
-// from the delays of all links of a lab.
+// Buffers returns the settings that can be changed while the guest runs, and have to be: they
+// depend on the delays of all links of a lab.
 func (s *Spec) Buffers() (out []datapath.Setting) {
 	for _, x := range s.Settings {
 		if isBuffer(x) {
@@ -107,7 +108,7 @@ func isBuffer(x datapath.Setting) bool {
 	return slices.Contains([]string{"tcp_rmem", "tcp_wmem"}, filepath.Base(x.Path))
 }
 
-// Interface is one of a guest.
+// Interface is an interface of a guest.
 type Interface struct {
 	Name      string         `json:"name"`
 	MAC       topology.MAC   `json:"mac"`
@@ -115,7 +116,7 @@ type Interface struct {
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 }
 
-// NICs are the interfaces as QEMU has them.
+// NICs returns the interfaces in the form for QEMU.
 func (s *Spec) NICs() []qemu.NIC {
 	out := make([]qemu.NIC, len(s.Interfaces))
 	for i, f := range s.Interfaces {
@@ -124,16 +125,17 @@ func (s *Spec) NICs() []qemu.NIC {
 	return out
 }
 
-// guestName is what a guest calls its i-th device before it has the name of its interface.
+// guestName is the guest's name of its i-th device before the device gets the name of its
+// interface.
 func guestName(i int) string { return fmt.Sprintf("device%d", i) }
 
-// guestNames are those that guests give devices at first.
+// guestNames matches these initial names.
 var guestNames = regexp.MustCompile(`^device[0-9]+$`)
 
-// Reserved says whether an interface cannot have a name.
+// Reserved says whether an interface must not have a name.
 func Reserved(name string) bool { return topology.OfMachine(name) || guestNames.MatchString(name) }
 
-// ReservedMAC says whether an interface cannot have an address.
+// ReservedMAC says whether an interface must not have an address.
 func ReservedMAC(m topology.MAC) bool { return m.String() == agentMAC }
 
 // Program is a daemon of a guest.

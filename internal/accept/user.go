@@ -28,7 +28,7 @@ func (l ofUser) Accept() (net.Conn, error) {
 	}
 }
 
-// PeerUID is whom the process at the other end runs as.
+// PeerUID returns the user id of the process at the other end.
 func PeerUID(conn *net.UnixConn) (uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

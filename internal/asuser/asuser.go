@@ -1,6 +1,6 @@
-// Package asuser accesses files with the rights of the user who asked for it, with sudo the one who
-// called that: so root follows no link, and reads or replaces no file, that this user could not.
-// What is to be started for that user has them by Credential.
+// Package asuser accesses files with the rights of the user who asked for it, which with sudo is
+// the one who called sudo: so root follows no link, and reads or replaces no file, that this user
+// could not. Programs are started with that user's rights by Credential.
 package asuser
 
 import (
@@ -34,7 +34,7 @@ func As(uid int, f func() error) error {
 	gid, groups := groupsOf(uid)
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread, which is somebody else's now, ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread, now another user's, ends with the goroutine
 		err := become(uid, gid, groups)
 		if err == nil {
 			err = f()
@@ -44,8 +44,8 @@ func As(uid int, f func() error) error {
 	return <-done
 }
 
-// Credential is what a program is started with as a user, whose rights are all that it has; nil if
-// that is who this process is, or if it is not root.
+// Credential returns the credential for starting a program as a user, with no other rights; nil if
+// this process already runs as that user, or is not root.
 func Credential(uid int) *syscall.Credential {
 	if os.Geteuid() != 0 || uid <= 0 {
 		return nil
@@ -54,7 +54,8 @@ func Credential(uid int) *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: groups}
 }
 
-// groupsOf are the groups of a user: as the machine's list of users says, or only that of sudo.
+// groupsOf returns the groups of a user from the user database, or else only the one that sudo has
+// passed.
 func groupsOf(uid int) (gid int, groups []uint32) {
 	gid, err := strconv.Atoi(os.Getenv("SUDO_GID"))
 	if err != nil || os.Getenv("SUDO_UID") != strconv.Itoa(uid) { // it is another user's

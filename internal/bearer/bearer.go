@@ -1,5 +1,5 @@
-// Package bearer serves an API on TCP to clients that show its bearer token (RFC 6750), as far as
-// the token allows.
+// Package bearer serves an API on TCP to clients that present its bearer token (RFC 6750), within
+// the rights of the token.
 package bearer
 
 import (
@@ -24,43 +24,42 @@ import (
 	"trivet.dev/trivet/internal/accept"
 )
 
-// Limits of a client. One without the token holds a connection until it has sent the head of a
-// request, or is out of time, and then until it is refused.
+// Limits on clients. A client without the token holds a connection until it has sent the head of a
+// request, or its time is up, and then until it is refused.
 const (
 	headTime   = 10 * time.Second // for TLS's handshake, and for the head of a request
 	idleTime   = time.Minute      // between requests
 	maxHead    = 16 << 10         // bytes of a request's head; net/http adds 4096
-	maxClients = 512              // connections that have shown a token, half of them one for reading
-	refuseTime = time.Second      // until a wrong token is answered: nobody tries many
+	maxClients = 512              // connections with a token, of which those for reading get at most half
+	refuseTime = time.Second      // delay before refusing a wrong token, so that few can be tried
 )
 
-// Server serves an API on TCP to whoever shows a token with each request (RFC 6750, section 2.1;
-// not in the URL or the body), in HTTP/1.1. What it answers to everybody else is the same for all
-// requests, and late.
+// Server serves an API on TCP to clients that present a token with each request (RFC 6750, section
+// 2.1; not in the URL or the body), by HTTP/1.1. Everybody else gets the same delayed answer to any
+// request.
 type Server struct {
 	Handler http.Handler
-	TLS     *tls.Config // nil: plain HTTP, which others than this machine's users must not be able to reach
+	TLS     *tls.Config // nil: plain HTTP, which only this machine's users may be able to reach
 
-	// Hosts are names by which requests may call this machine, besides localhost and its addresses:
-	// a page in a browser that has made its own name resolve to this machine (DNS rebinding) calls
-	// it by that name.
+	// Hosts are names by which requests may address this machine, besides localhost and its
+	// addresses: a page in a browser that makes its own name resolve to this machine (DNS
+	// rebinding) uses that name.
 	Hosts []string
 
-	// Origins are those of pages whose requests are answered, as https://lab.example; others are
-	// refused.
+	// Origins are the origins of web pages whose requests are answered, such as
+	// https://lab.example; others are refused.
 	Origins []string
 
-	// Refused is called with the address of each client without a token; nil: nobody wants to know.
+	// Refused is called with the address of each client without a token; it may be nil.
 	Refused func(from netip.Addr)
 
 	waiting accept.Waiting
 	mu      sync.Mutex
 	keys    []Key
-	inside  map[*client]Key // connections that have shown a token
+	inside  map[*client]Key // connections with a token
 }
 
-// SetKeys says which tokens are let in from now on. Connections with others are closed, whatever
-// they carry.
+// SetKeys sets the accepted tokens. Connections with other tokens are closed, whatever they carry.
 func (s *Server) SetKeys(keys ...Key) {
 	s.mu.Lock()
 	s.keys = keys
@@ -77,17 +76,17 @@ func (s *Server) SetKeys(keys ...Key) {
 }
 
 // Serve serves clients until the listener is closed; answers under way then have a second to end.
-// What has been upgraded to another protocol goes on until SetKeys ends it.
+// Connections that were upgraded to another protocol last until SetKeys ends them.
 func (s *Server) Serve(l net.Listener) error {
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.guard), ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHead,
-		ErrorLog:     log.New(io.Discard, "", 0),                               // strangers fill no log
-		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 alone: it has upgrades
+		ErrorLog:     log.New(io.Discard, "", 0),                               // strangers must not fill a log
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, // HTTP/1.1 only, as it has upgrades
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, clientKey{}, clientOf(c))
 		},
 	}
-	server.DisableGeneralOptionsHandler = true // it would answer OPTIONS * to everybody
+	server.DisableGeneralOptionsHandler = true // it would answer OPTIONS * without a token
 	var err error
 	l = listener{l, s}
 	if s.TLS != nil {
@@ -107,7 +106,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return err
 }
 
-// listener accepts connections as those of clients that have not shown a token yet.
+// listener accepts connections of clients that have not presented a token yet.
 type listener struct {
 	net.Listener
 	s *Server
@@ -125,7 +124,7 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// client is a connection of a client.
+// client is a client's connection.
 type client struct {
 	net.Conn
 	s *Server
@@ -133,7 +132,7 @@ type client struct {
 
 type clientKey struct{}
 
-// clientOf is the client of a connection that net/http has.
+// clientOf returns the client of a connection of net/http.
 func clientOf(c net.Conn) *client {
 	if over, ok := c.(*tls.Conn); ok {
 		c = over.NetConn()
@@ -141,7 +140,7 @@ func clientOf(c net.Conn) *client {
 	return c.(*client)
 }
 
-// Close ends the connection; it no longer counts.
+// Close closes the connection, which no longer counts.
 func (c *client) Close() error {
 	c.s.waiting.Leave(c)
 	c.s.mu.Lock()
@@ -150,7 +149,7 @@ func (c *client) Close() error {
 	return c.Conn.Close()
 }
 
-// SyscallConn is that of the socket.
+// SyscallConn returns that of the socket.
 func (c *client) SyscallConn() (syscall.RawConn, error) {
 	if own, ok := c.Conn.(syscall.Conn); ok {
 		return own.SyscallConn()
@@ -158,8 +157,9 @@ func (c *client) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// enter lets a client in that has shown the token of a key. The answer is the status to refuse it
-// with: 401 if the key has been taken away meanwhile, 503 if there are too many; 0: none.
+// enter admits a client that has presented the token of a key. It returns the status with which to
+// refuse it: 401 if the key was removed meanwhile, 503 if there are too many clients; 0 if it is
+// admitted.
 func (s *Server) enter(c *client, k Key) (status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +185,7 @@ func (s *Server) enter(c *client, k Key) (status int) {
 	return 0
 }
 
-// key is that of the token that a request shows. How long it takes does not depend on the token.
+// key returns the key of the token in a request, in a time that does not depend on the token.
 func (s *Server) key(r *http.Request) (key Key, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Server) key(r *http.Request) (key Key, ok bool) {
 	return key, ok
 }
 
-// guard answers a request if it may be.
+// guard answers a request if that is allowed.
 func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
@@ -235,7 +235,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.waiting.Leave(conn)
-	r.Header.Del("Authorization") // nobody whom the request is passed on to gets the token
+	r.Header.Del("Authorization") // handlers and whoever they ask must not see the token
 	switch {
 	case !s.ownHost(r.Host):
 		Refuse(w, http.StatusMisdirectedRequest,
@@ -251,8 +251,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
 
 type keyKey struct{}
 
-// Of is the key of the token that a request has shown; there is none for requests that came another
-// way.
+// Of returns the key of the token that a request has presented; false if it came another way.
 func Of(r *http.Request) (Key, bool) {
 	k, ok := r.Context().Value(keyKey{}).(Key)
 	return k, ok
@@ -267,7 +266,7 @@ func (s *Server) refuseStranger(w http.ResponseWriter, r *http.Request, conn *cl
 	case <-time.After(refuseTime):
 	case <-r.Context().Done():
 	}
-	// Its body is not waited for.
+	// Do not wait for its body.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	Refuse(w, http.StatusUnauthorized,
@@ -281,8 +280,8 @@ func from(conn net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// ownHost reports whether the Host of a request is an address, localhost, or one of the names: what
-// a page in a browser cannot have made its own.
+// ownHost reports whether the Host of a request is an address, localhost, or one of the names: a
+// page in a browser cannot make these resolve to this machine.
 func (s *Server) ownHost(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// MinToken is how many characters a token has at least.
+// MinToken is the minimum length of a token in characters.
 const MinToken = 16
 
 // NewToken returns a token: 256 random bits, as one word.
@@ -22,13 +22,13 @@ func NewToken() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// A Key is what a token allows. The token itself is not kept.
+// A Key says what a token allows. The token itself is not kept.
 type Key struct {
 	Digest [sha256.Size]byte // SHA-256 of the token
-	Read   bool              // GET and HEAD alone
+	Read   bool              // GET and HEAD only
 }
 
-// KeyOf returns the key of a token that allows all.
+// KeyOf returns the key of a token that allows everything.
 func KeyOf(token string) Key { return Key{Digest: sha256.Sum256([]byte(token))} }
 
 // ReadToken returns the token in a file, which nobody else may be able to read.

@@ -102,7 +102,7 @@ func (c Hierarchies) V2Has(controller string) bool {
 // the lab runs has one whose name begins with a dot: .ovs, .controller-NAME.
 func (c Hierarchies) Of(lab string) string { return group(c.roots()[0], lab) }
 
-// Kill ends every process in the group of a node, or of anything else the lab runs.
+// Kill kills every process in the group of a node, or of another program of the lab.
 func (c Hierarchies) Kill(lab, name string) error {
 	top := filepath.Join(c.Of(lab), name)
 	if _, err := os.Stat(top); err != nil {
@@ -111,7 +111,7 @@ func (c Hierarchies) Kill(lab, name string) error {
 	if writeFile(filepath.Join(top, "cgroup.kill"), "1") == nil {
 		return nil
 	}
-	// Linux before 5.14, or version 1: what is started meanwhile is found the next time.
+	// Linux before 5.14, or version 1: processes started meanwhile are found in the next round.
 	for ends := patience.KilledEnd.Begin(); killAll(top); time.Sleep(2 * time.Millisecond) {
 		if ends.Over() {
 			return fmt.Errorf("processes in %s do not end", top)
@@ -120,8 +120,8 @@ func (c Hierarchies) Kill(lab, name string) error {
 	return nil
 }
 
-// Start starts a command in a group of its own, below one with a lab's name: a command that is not
-// Trivet's but should be watched, and found again, as a lab is.
+// Start starts a command in a group of its own, below one with a lab's name: for a command that is
+// not Trivet's but is watched and found again as a lab is.
 func (c Hierarchies) Start(lab, name string, cmd *exec.Cmd) error {
 	if err := c.MakeLab(lab); err != nil {
 		return err
@@ -129,14 +129,14 @@ func (c Hierarchies) Start(lab, name string, cmd *exec.Cmd) error {
 	return c.StartGroup(lab, name, cmd)
 }
 
-// StartGroup starts a command in a group of its own in a lab that is there.
+// StartGroup starts a command in a group of its own in an existing lab.
 func (c Hierarchies) StartGroup(lab, name string, cmd *exec.Cmd) error {
 	if err := c.Make(lab, &topology.Node{Name: name}); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is in the group, too, and ends
+		runtime.LockOSThread() // never unlocked: the thread is in the group, too, and must end
 		dir, err := c.Bear(cmd, lab, name)
 		if err == nil {
 			err = cmd.Start()
@@ -166,7 +166,7 @@ func group(root string, path ...string) string {
 func (c Hierarchies) MakeLab(lab string) error {
 	for _, root := range c.roots() {
 		err := os.MkdirAll(group(root, lab), 0o755)
-		// Labs that go down may take the group above away meanwhile.
+		// Labs that go down may remove the group above meanwhile.
 		for others := patience.LabGroup.Begin(); errors.Is(err, os.ErrNotExist) && !others.Over(); {
 			err = os.MkdirAll(group(root, lab), 0o755)
 		}
@@ -218,14 +218,12 @@ func (c Hierarchies) Set(lab string, old, n *topology.Node) error {
 // cpuPeriod is the bandwidth period of the kernel's CPU controller: the kernel's default.
 const cpuPeriod = 100 * time.Millisecond
 
-// quotaOf is a limit in microseconds of each period, as the kernel has it, which takes none below
-// 1 ms.
+// quotaOf returns a limit in microseconds per period, as the kernel takes it; the minimum is 1 ms.
 func quotaOf(cpu topology.CPU) int64 {
 	return max(1000, int64(cpu.Processors()*float64(cpuPeriod.Microseconds())))
 }
 
-// Limit sets how much of the processors all processes of a node, or of another group of a lab, may
-// take together.
+// Limit limits the CPU time of all processes of a node, or of another group of a lab, together.
 func (c Hierarchies) Limit(lab, node string, cpu topology.CPU) error {
 	quota := strconv.FormatInt(quotaOf(cpu), 10)
 	none := cpu == topology.CPU{}
@@ -278,7 +276,7 @@ func (c Hierarchies) join(root, lab, node string) error {
 	}
 }
 
-// List writes processors as the kernel and container engines read them: 0,2,3.
+// List formats processors as the kernel and container engines read them: 0,2,3.
 func List(cores []int) string {
 	words := make([]string, len(cores))
 	for i, core := range cores {

@@ -12,8 +12,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// LimitForeign limits the groups that a process is in, which somebody else has made, in processors
-// (none: all), processor time and bytes of memory (0: none).
+// LimitForeign limits the groups of a process, made by somebody else, in processors (none: all),
+// CPU time and bytes of memory (0: no limit).
 func (c Hierarchies) LimitForeign(pid int, cores []int, cpu topology.CPU, memory topology.Bytes) error {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {

@@ -91,7 +91,7 @@ func (a *app) apiToken() *cobra.Command {
 	return cmd
 }
 
-// withRemote asks the chosen lab's daemon, and shows where its API is.
+// withRemote sends a request to the chosen lab's daemon, and shows the address of its API.
 func (a *app) withRemote(ask func(*lab.Client) (lab.Remote, error)) error {
 	c, s, err := a.client()
 	if err != nil {

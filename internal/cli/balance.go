@@ -145,7 +145,7 @@ func (a *app) listLoads(ctx context.Context, c *api.Client, most int) error {
 	return nil
 }
 
-// movedTo is what a path leads to.
+// movedTo describes the destination of a path.
 func movedTo(p api.MovedPath) string {
 	if p.Host != "" {
 		return p.Host
@@ -153,8 +153,8 @@ func movedTo(p api.MovedPath) string {
 	return strings.TrimSpace(p.Prefix.String() + " " + p.Part)
 }
 
-// movedLines lists the paths that are not the shortest, after an empty line; nothing where there
-// are none. It shows at most so many.
+// movedLines lists the paths that are not the shortest, at most the given number, after an empty
+// line; nothing if there are none.
 func movedLines(list []api.MovedPath, most int) []string {
 	if len(list) == 0 {
 		return nil

@@ -26,7 +26,7 @@ import (
 type child struct {
 	cmd     *exec.Cmd
 	address string
-	what    string // for the user
+	what    string // name in messages
 	says    *tail
 	ended   chan struct{}
 }

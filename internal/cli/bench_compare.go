@@ -101,8 +101,8 @@ func (a *app) runBenchCompare(b benchComparison, args []string) error {
 	return a.plainly(c.WriteText)
 }
 
-// sides are the names of two results: their files', or, where these are the same, their places or
-// paths.
+// sides returns the names of two results: their files' names or, if these are equal, their places
+// or paths.
 func (b *benchComparison) sides(args []string) [2]string {
 	names := [2]string{baseName(args[0]), baseName(args[1])}
 	if names[0] != names[1] {

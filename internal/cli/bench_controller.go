@@ -44,7 +44,7 @@ func (a *app) benchController() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			b.Mode = flowload.Mode(b.mode)
-			if b.Mode == flowload.Line { // its own usual values, unless others were given
+			if b.Mode == flowload.Line { // its own defaults, unless others were given
 				if !cmd.Flags().Changed("ports") {
 					b.Ports = line.Ports
 				}
@@ -235,7 +235,7 @@ func (a *app) profiledController() *cobra.Command {
 	return cmd
 }
 
-// ownArguments are the arguments with which this program runs the controller to be measured.
+// ownArguments returns the arguments with which this program runs the controller to be measured.
 func (b *controllerBench) ownArguments(address string) []string {
 	args := []string{"controller"}
 	if b.profile != "" {

@@ -40,19 +40,19 @@ func (a *app) benchExplain() *cobra.Command {
 	}
 }
 
-// explained is an experiment in words.
+// explained is the description of an experiment.
 type explained struct {
 	Name    string        `json:"name"`
 	Title   string        `json:"title,omitempty"`
 	File    string        `json:"file"`
-	Source  string        `json:"source,omitempty"` // what it is compared with
-	Note    string        `json:"note,omitempty"`   // what is different here
+	Source  string        `json:"source,omitempty"` // the published results that it is compared with
+	Note    string        `json:"note,omitempty"`   // differences from these
 	Factors []factorLevel `json:"factors"`
 	Full    extent        `json:"full"`
 	Quick   *extent       `json:"quick,omitempty"`
 
 	Published *extent `json:"as_published,omitempty"`
-	Unknown   string  `json:"unpublished,omitempty"` // what the published source does not tell
+	Unknown   string  `json:"unpublished,omitempty"` // what the published source does not say
 
 	Shown   []exhibit `json:"shown"`
 	Numbers int       `json:"published_numbers"`
@@ -64,14 +64,14 @@ type factorLevel struct {
 	Levels []string `json:"levels"`
 }
 
-// extent is how much there is to do.
+// extent is the size of an experiment.
 type extent struct {
 	Cells    int           `json:"cells"`
 	Runs     int           `json:"runs"`
 	Estimate time.Duration `json:"estimate_ns"`
 }
 
-// exhibit is a figure or a table, and what to know about it.
+// exhibit is a figure or a table, with remarks.
 type exhibit struct {
 	Title string `json:"title"`
 	Note  string `json:"note,omitempty"`
@@ -140,7 +140,7 @@ func (x *extent) String() string {
 		experiment.About(x.Estimate))
 }
 
-// text is a screen of it.
+// text returns the description for a terminal.
 func (e *explained) text() string {
 	const width = 100
 	var b strings.Builder

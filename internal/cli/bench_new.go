@@ -20,7 +20,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What an experiment has if the user says nothing.
+// Defaults of a new experiment.
 const (
 	newFile        = "experiment.yaml"
 	newTopology    = "line,2"
@@ -65,7 +65,7 @@ func (a *app) benchNew() *cobra.Command {
 	return cmd
 }
 
-// askDraft asks for what makes an experiment.
+// askDraft asks the user for what an experiment needs.
 func (a *app) askDraft(ctx context.Context, d *experiment.Draft) error {
 	ask := func(question, def string) (string, error) {
 		answer, err := a.ask(ctx, fmt.Sprintf("%s [%s] ", question, cmp.Or(def, "nothing")))
@@ -99,7 +99,7 @@ func (a *app) askDraft(ctx context.Context, d *experiment.Draft) error {
 	return nil
 }
 
-// writeDraft writes the experiment, if it is one that can be run.
+// writeDraft writes the experiment, if it can be run.
 func (a *app) writeDraft(d experiment.Draft) error {
 	d.Topology = cmp.Or(d.Topology, newTopology)
 	if len(d.Probes) == 0 {
@@ -109,7 +109,7 @@ func (a *app) writeDraft(d experiment.Draft) error {
 		return topology.Mistaken("--repeat 5", "each combination is measured at least once, not %d times",
 			d.Repetitions)
 	}
-	if _, err := os.Stat(d.Topology); err == nil { // in an experiment it is relative to that
+	if _, err := os.Stat(d.Topology); err == nil { // in the experiment, it is relative to that
 		from, err := filepath.Abs(filepath.Dir(d.File))
 		at, err2 := filepath.Abs(d.Topology)
 		relative, err3 := filepath.Rel(from, at)

@@ -241,7 +241,7 @@ func (w *reportWriter) all(reports []*report.Report, runs []*result.Run) error {
 }
 
 // markdown writes pages of Markdown. The last of the reports are those of the files; before them
-// are those of several side by side.
+// are reports on several results side by side.
 func (w *reportWriter) markdown(reports []*report.Report, files []string, note string) error {
 	w.page = filepath.Join(w.dir, markdown.Index)
 	kept, err := markdown.Kept(w.dir)
@@ -311,8 +311,8 @@ func (w *reportWriter) file(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// compressed is what write writes, as gzip has it: ten times less or so of what is one value a
-// line.
+// compressed compresses the output of write with gzip: files with one value per line shrink to
+// about a tenth.
 func compressed(write func(io.Writer) error) func(io.Writer) error {
 	return func(to io.Writer) error {
 		z := gzip.NewWriter(to)

@@ -27,10 +27,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What --again measures once more.
+// Values of --again: what is measured once more.
 const (
 	againFailed = "failed" // the default
-	againBad    = "bad"    // also what its verdict calls bad
+	againBad    = "bad"    // also samples whose verdict is bad
 )
 
 // benchRunning holds the flags of `trivet bench run`.
@@ -128,7 +128,7 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	}
 	form, problems := definition.ReadFor(b.file, []byte(e.Text), knownOf(e))
 	if problems.Err() != nil {
-		return nil, nil, problems.Err() // better now than once everything has been measured
+		return nil, nil, problems.Err() // report errors now rather than after everything was measured
 	}
 	if b.quick {
 		e = e.Quick()
@@ -171,8 +171,8 @@ func (b *benchRunning) plan() (*experiment.Plan, topology.Problems, error) {
 	return p, append(problems.Warnings(), checked.Warnings()...), drive.Check(p)
 }
 
-// move makes the experiment one at the machines of --on. A file is named by its full path, as
-// those that the experiment itself names are relative to it.
+// move makes the experiment use the machines of --on. A file becomes its full path, as names in the
+// experiment are relative to the experiment.
 func (b *benchRunning) move(e *experiment.Experiment) error {
 	if b.on == lab.OnThisMachine {
 		return nil
@@ -186,7 +186,7 @@ func (b *benchRunning) move(e *experiment.Experiment) error {
 	return e.Move(on)
 }
 
-// suffix keeps results of other places from the name of the one that is here.
+// suffix distinguishes the results of other machines from the result of this one.
 func (b *benchRunning) suffix() string {
 	if b.on == lab.OnThisMachine {
 		return ""
@@ -195,7 +195,7 @@ func (b *benchRunning) suffix() string {
 	return "-" + place.Name()
 }
 
-// knownOf says which levels, probes and metrics an experiment will have.
+// knownOf returns the levels, probes and metrics that an experiment will have.
 func knownOf(e *experiment.Experiment) definition.Known {
 	known := definition.Known{Levels: e.Levels(), Probes: map[string]map[string]definition.Measured{}}
 	p, _ := e.Plan()
@@ -215,7 +215,7 @@ func knownOf(e *experiment.Experiment) definition.Known {
 	return known
 }
 
-// repeat sets the repetitions: those given, those that the budget has time for, or those of the
+// repeat sets the repetitions: those given, those for which the budget has time, or those of the
 // result that is resumed.
 func (b *benchRunning) repeat(e *experiment.Experiment) error {
 	if b.repetitions > 0 {
@@ -235,12 +235,12 @@ func (b *benchRunning) repeat(e *experiment.Experiment) error {
 	return e.Fit(time.Duration(budget))
 }
 
-// goOn makes the experiment one that goes on until it is decided, if that is asked for here or in
-// the file, or if the result is of one that is resumed.
+// goOn makes the experiment continue until it is decided, if the command line or the file asks for
+// that, or the result that is resumed is of that kind.
 func (b *benchRunning) goOn(e *experiment.Experiment, form *definition.Definition) error {
 	switch {
 	case b.resume:
-		if before, err := result.ReadFile(b.out); err == nil { // Start says what is wrong with it
+		if before, err := result.ReadFile(b.out); err == nil { // Start reports what is wrong with it
 			e.Until = before.Header.Experiment.Until != nil
 		}
 		return nil
@@ -263,10 +263,11 @@ func (b *benchRunning) goOn(e *experiment.Experiment, form *definition.Definitio
 	return nil
 }
 
-// campaign makes the experiment one that is asked for, or that of the result which is resumed.
+// campaign makes the experiment a campaign: the one that is asked for, or that of the result which
+// is resumed.
 func (b *benchRunning) campaign(e *experiment.Experiment) (err error) {
 	if b.resume {
-		// Start says what is wrong with it.
+		// Start reports what is wrong with it.
 		if before, err := result.ReadFile(b.out); err == nil && before.Header.Experiment.Rounds > 0 {
 			e.Times, e.Every = before.Header.Experiment.Rounds,
 				time.Duration(before.Header.Experiment.Every*float64(time.Second))
@@ -378,7 +379,7 @@ func (a *app) showPlan(p *experiment.Plan) error {
 	return a.plainly(p.WriteText)
 }
 
-// carryOut runs what is left of a plan, and shows the results.
+// carryOut runs the rest of a plan, and shows the results.
 func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, w *result.Writer,
 	old *result.Run) error {
 	prefix, err := drive.PrefixOf(b.out)
@@ -431,8 +432,8 @@ func (a *app) carryOut(ctx context.Context, b benchRunning, p *experiment.Plan, 
 	return nil
 }
 
-// holds says whether the run that is resumed has left machines, which count among those that the
-// user may have.
+// holds says whether the run that is resumed still has machines, which count towards the user's
+// limit.
 func (b *benchRunning) holds() bool {
 	if !b.resume {
 		return false
@@ -452,7 +453,7 @@ func (b *benchRunning) stopped(s experiment.Summary, err error) error {
 	return fmt.Errorf("%s; %s of %d left; to continue:  %s", why, words.Plural(s.Left, "run"), s.Runs, b.resumption())
 }
 
-// resumption is the command that continues.
+// resumption returns the command that continues.
 func (b *benchRunning) resumption() string {
 	words := []string{"sudo", "trivet", "bench", "run", b.file, "--out", b.out, "--resume"}
 	if b.on != lab.OnThisMachine {
@@ -470,7 +471,7 @@ func (b *benchRunning) resumption() string {
 	return strings.Join(words, " ")
 }
 
-// benchView shows the progress of a run: a line that changes on a terminal, elsewhere a line for
+// benchView shows the progress of a run: on a terminal, a line that changes; elsewhere, a line for
 // each run.
 type benchView struct {
 	out  io.Writer
@@ -478,7 +479,7 @@ type benchView struct {
 
 	mu    sync.Mutex
 	last  experiment.Progress
-	doing string    // what the step consists of at present, if that is said; or what is done before the first
+	doing string    // the current part of the step, if known; or what is done before the first
 	at    time.Time // of the last step; zero: there is none to show
 	drawn bool
 	ended bool
@@ -519,7 +520,7 @@ func (v *benchView) step(p experiment.Progress) {
 	}
 }
 
-// passing shows what a step consists of at present: elsewhere than on a terminal, each in a line.
+// passing shows the current part of a step; elsewhere than on a terminal, each in a line.
 func (v *benchView) passing(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -68,7 +68,7 @@ func benchFigures(run *result.Run, p *experiment.Plan) []*benchFigure {
 	for i := range counted {
 		s := &counted[i]
 		if s.Failure != "" {
-			continue // it is listed as a failure, and part of no figure
+			continue // listed as a failure, and not part of a figure
 		}
 		for _, m := range s.Measurements {
 			labels := ""
@@ -218,11 +218,12 @@ func (a *app) showBench(p *experiment.Plan, file string, run *result.Run, s expe
 	return nil
 }
 
-// decisions are what an experiment that goes on until it is decided came to at its last look.
+// decisions are the conclusions of an experiment that continues until it is decided, at its last
+// look.
 type decisions struct {
 	Ends        string     `json:"ends,omitempty"` // decided, most; "": it has not ended
 	Most        int        `json:"most"`           // repetitions
-	Looks       []int      `json:"looks"`          // that there were, after so many repetitions
+	Looks       []int      `json:"looks"`          // after how many repetitions it was judged
 	Repetitions int        `json:"repetitions"`    // at the last of them
 	Level       float64    `json:"level"`          // of the last of them
 	Statements  []decision `json:"statements"`
@@ -357,7 +358,7 @@ func (a *app) showEvents(run *result.Run) {
 	}
 }
 
-// verdictOf is the verdict on all counted samples together.
+// verdictOf returns the verdict on all counted samples together.
 func verdictOf(run *result.Run) environment.Verdict {
 	var all []environment.Verdict
 	for _, s := range run.Counted() {

@@ -18,7 +18,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// provide has a provider make a list's machines for a lab, whose nodes are to have ports.
+// provide has a provider make a list's machines for a lab, whose nodes will have ports in its
+// networks.
 func (a *app) provide(ctx context.Context, l *site.List, name string, want []*site.Port) error {
 	u, err := site.UserOf(lab.Owner())
 	if err != nil {
@@ -32,8 +33,8 @@ func (a *app) provide(ctx context.Context, l *site.List, name string, want []*si
 	return err
 }
 
-// connect has a provider make the ports that nodes of a lab are to have in its networks, under the
-// key of the lab's machines.
+// connect has a provider make the ports of a lab's nodes in its networks, under the key of the
+// lab's machines.
 func (a *app) connect(ctx context.Context, state *lab.State, s *source, t *topology.Topology) error {
 	u, err := site.UserOf(lab.Owner())
 	if err != nil {
@@ -66,7 +67,7 @@ func (a *app) await(ctx context.Context, c *lab.Client, s lab.State) error {
 	return sites.Await(ctx, u, c, &s, view.step)
 }
 
-// sayPorts says of each port that a node has in a network that is not the lab's which it is.
+// sayPorts describes each port of a node in a provider's network.
 func (a *app) sayPorts(l *site.List) {
 	for _, p := range l.Provided.Ports {
 		if p.Network == "" {
@@ -100,7 +101,7 @@ func (a *app) release(ctx context.Context, p *site.Provided) error {
 	return err
 }
 
-// account is the user's with a provider.
+// account returns the user's account with a provider.
 func (a *app) account(ctx context.Context, p *site.Provided) (site.Account, error) {
 	u, err := site.UserOf(lab.Owner())
 	if err != nil {
@@ -109,7 +110,7 @@ func (a *app) account(ctx context.Context, p *site.Provided) (site.Account, erro
 	return p.Open(ctx, u)
 }
 
-// accountOf is that with the provider of what --on names.
+// accountOf returns the account with the provider that --on names.
 func (a *app) accountOf(ctx context.Context, on string) (site.Account, *site.List, error) {
 	l, err := site.Read(on)
 	if err != nil {
@@ -122,7 +123,7 @@ func (a *app) accountOf(ctx context.Context, on string) (site.Account, *site.Lis
 	return account, l, err
 }
 
-// listAllocations shows what labs take with a provider.
+// listAllocations lists what labs use at a provider.
 func (a *app) listAllocations(ctx context.Context, on string) error {
 	account, _, err := a.accountOf(ctx, on)
 	if err != nil {
@@ -152,7 +153,7 @@ func (a *app) listAllocations(ctx context.Context, on string) error {
 	return nil
 }
 
-// releaseFound removes what a provider has of a lab, whatever is known of that here.
+// releaseFound removes what a provider has for a lab, even if nothing is known of it here.
 func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 	account, l, err := a.accountOf(ctx, on)
 	if err != nil {
@@ -172,7 +173,7 @@ func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 	case len(all) > 1:
 		return fmt.Errorf("%d are called %s: add  --key KEY,  as  trivet ls --on %s  lists them", len(all), name, on)
 	}
-	labs, err := lab.List() // an experiment's is called otherwise than what was made for it
+	labs, err := lab.List() // an experiment's lab has another name than its machines
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (a *app) releaseFound(ctx context.Context, on, name, key string) error {
 	return a.release(ctx, l.Provided)
 }
 
-// steps show what is under way: on a terminal in one line, else one after the other.
+// steps shows what is under way: on a terminal in one line, elsewhere one after the other.
 type steps struct {
 	*stages
 	what, last string

@@ -48,8 +48,9 @@ func (a *app) clusterStatus() *cobra.Command {
 	return cmd
 }
 
-// warnOfPart says to the user what an answer lacks that comes from one member alone, which knows
-// what it is master of. A controller that is alone lacks nothing; of a lab's members all are asked.
+// warnOfPart warns that an answer is incomplete if it comes from a single member, which knows only
+// the switches that it is master of. A controller without a cluster knows all, and of a lab's
+// cluster all members are asked.
 func (a *app) warnOfPart(ctx context.Context, c *api.Client) {
 	s, err := c.Cluster(ctx)
 	if err != nil {
@@ -158,7 +159,7 @@ func (a *app) clusterDrain() *cobra.Command {
 	return cmd
 }
 
-// awaitCluster asks a member until it says so.
+// awaitCluster polls a member until it reports that the condition holds.
 func awaitCluster(ctx context.Context, c *api.Client, wait time.Duration, otherwise string,
 	so func(cluster.Status) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)

@@ -63,7 +63,8 @@ func (a *app) clusterUpgrade() *cobra.Command {
 	return cmd
 }
 
-// sayUpgrade says what has become of a member. Why it has failed the error says, at the end.
+// sayUpgrade prints a step of a member's upgrade. The reason of a failure is in the error at the
+// end.
 func (a *app) sayUpgrade(s lab.UpgradeStep) {
 	switch s.What {
 	case lab.UpgradeBegun:

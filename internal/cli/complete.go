@@ -29,7 +29,7 @@ func completeBare(root *cobra.Command) {
 	}
 }
 
-// completeSources offers generators to the shell, which finds files itself.
+// completeSources offers generators to the shell, which completes files itself.
 func completeSources(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if len(args) == 0 {

@@ -18,7 +18,7 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// consent says whether root does what a topology's file asks it to do.
+// consent says whether root does what a topology's file asks for.
 type consent struct{ run, leave bool }
 
 func (c *consent) flags(cmd *cobra.Command) {
@@ -35,8 +35,8 @@ const (
 )
 
 // agreed returns the topology without what root must not do for it. It asks the user if the
-// topology comes from a format whose files nobody reads before they are used. What root already did
-// for the topology before needs no question. With machines, hosts may be machines themselves.
+// topology comes from a format whose files are usually not reviewed before use. What root already
+// did for the topology before needs no question. With machines, hosts may be machines themselves.
 func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topology.Topology,
 	machines bool) (*topology.Topology, error) {
 	if c.run && c.leave {
@@ -44,7 +44,7 @@ func (a *app) agreed(ctx context.Context, c consent, s *source, t, before *topol
 	}
 	t = t.Clone()
 	t.DirsFrom(s.dir)
-	if machines { // which of them are is known once they have been placed
+	if machines { // known only once they are placed
 		defer t.HostsAsMachines()()
 	}
 	errands := t.Errands(before)
@@ -117,7 +117,7 @@ func errandViews(errands []topology.Errand) []errandView {
 	return out
 }
 
-// showErrands says what root does for a topology, if anything.
+// showErrands lists what root does for a topology, if anything.
 func (a *app) showErrands(errands []topology.Errand) {
 	if len(errands) > 0 {
 		a.say("\nruns as root:")
@@ -167,7 +167,7 @@ func shownErrands(errands []topology.Errand, file string) []string {
 // ask asks a question on the terminal and returns the line typed in answer, or an empty one at the
 // end of input.
 func (a *app) ask(ctx context.Context, question string) (string, error) {
-	// What was typed before the question is no answer to it.
+	// Discard what was typed before the question.
 	_ = unix.IoctlSetInt(int(os.Stdin.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 	fmt.Fprint(a.err, question)
 	typed := make(chan string, 1)

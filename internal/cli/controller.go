@@ -46,11 +46,11 @@ type running struct {
 	api, tokenFile string
 
 	member       string // of a cluster, its name
-	store, login string // where the apps keep what outlives it, if not in the database
+	store, login string // where the apps keep their state, if not in the database
 	tls          etcd.TLS
 	broker       brokerFlags
 
-	wired bool // the cables are as the topology has them
+	wired bool // links are as in the topology, without discovery
 	rows  int  // of each time series of the database
 }
 
@@ -190,8 +190,8 @@ func (r running) options(log *slog.Logger) (builtin.Options, error) {
 	return o, err
 }
 
-// readTopology reads a file or makes what a generator makes. A resolved topology, as the API of a
-// lab has it, stays as it is.
+// readTopology reads a file or runs a generator. A resolved topology, as from the API of a lab, is
+// not resolved again.
 func (r running) readTopology() (t *topology.Topology, err error) {
 	if filepath.Ext(r.topology) == ".json" {
 		text, err := os.ReadFile(r.topology)
@@ -210,7 +210,8 @@ func (r running) readTopology() (t *topology.Topology, err error) {
 	return resolved, problems.Err()
 }
 
-// reload has a controller take the topology as it is in the file now; nil: it has none.
+// reload returns a function that gives a controller the topology in its file anew; nil if it has no
+// file.
 func (r running) reload(c *builtin.Controller) func(context.Context) error {
 	if r.topology == "" {
 		return nil
@@ -227,7 +228,7 @@ func (r running) reload(c *builtin.Controller) func(context.Context) error {
 	}
 }
 
-// open makes the API listen; nil: nobody may query it.
+// open makes the API listen; nil: it is off.
 func (r running) open(listen string) (*api.Listener, error) {
 	if r.api == "none" {
 		return nil, nil
@@ -263,8 +264,8 @@ func socketDir() (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// makeOwnDir makes a directory for this user alone, in a place where everybody could have made one
-// of that name.
+// makeOwnDir makes a directory that belongs to this user alone, in a place where anybody may make
+// one of that name.
 func makeOwnDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err

@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/internal/credentials"
 )
 
-// brokerFlags say by which RabbitMQ the members of a cluster tell each other how busy they are.
+// brokerFlags say which RabbitMQ carries the load reports of a cluster's members.
 type brokerFlags struct {
 	url, login string
 	tls        credentials.TLS
@@ -26,7 +26,7 @@ func (b *brokerFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&b.tls.Key, "broker-key", "", "its private key")
 }
 
-// reportsBy is the broker that the flags say; without --broker there is none.
+// reportsBy returns the broker from the flags; none without --broker.
 func (r running) reportsBy() (b report.Broker, err error) {
 	switch {
 	case r.broker == brokerFlags{}:

@@ -14,8 +14,8 @@ import (
 // leaveTime is how long a member that ends waits for others to take its switches over.
 const leaveTime = 10 * time.Second
 
-// join makes the controller a member of its cluster. The context ends, too, when it is not any
-// more, with the reason as its cause; leave hands its switches over to the others.
+// join makes the controller a member of its cluster. The context also ends when the membership
+// does, with the reason as its cause; leave hands the member's switches over to the others.
 func (a *app) join(ctx context.Context, c *builtin.Controller, s serving, name string, o builtin.Options,
 	broker report.Broker,
 	queries *api.Listener) (

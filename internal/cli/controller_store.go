@@ -14,12 +14,12 @@ import (
 	"trivet.dev/trivet/controller/store/etcd"
 )
 
-// storeTime is how long a controller that has died keeps others out of its store.
+// storeTime is the duration of the lock on a store: how long a dead controller keeps others out.
 const storeTime = 15 * time.Second
 
-// openStore gives the controller the store that it is told to have. It is this controller's alone:
-// of two that keep the same entries, each would put into switches what the other does not know of.
-// The context ends when it is not any more, with the reason as its cause; letGo lets go of it.
+// openStore opens the store from the flags. It belongs to this controller alone: of two controllers
+// with the same entries, each would install in switches what the other does not know. The context
+// ends when the store is lost, with the reason as its cause; letGo releases the store.
 func (r running) openStore(ctx context.Context, o *builtin.Options) (held context.Context, letGo func(), err error) {
 	if r.store == "" {
 		if r.member != "" {
@@ -77,15 +77,15 @@ func shared(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// ownStore is a store that this controller alone uses.
+// ownStore is a store locked by this controller.
 type ownStore struct {
 	store.Store
 	log    *slog.Logger
-	number int64 // how many controllers have had it, with this one
+	number int64 // how many controllers have had it, including this one
 	held   *store.Held
 }
 
-// begin takes it.
+// begin takes the lock.
 func (o *ownStore) begin(ctx context.Context) (err error) {
 	members, err := o.List(ctx, "cluster/member/")
 	if err == nil && len(members) > 0 {
@@ -107,9 +107,9 @@ func (o *ownStore) hold(ctx context.Context) (err error) {
 	return err
 }
 
-// keep keeps it until the context ends, also over times in which it cannot be reached: then nothing
-// can be changed there, and the switches have what they have. It is an error that another
-// controller has had it meanwhile.
+// keep keeps the lock until the context ends, also while the store cannot be reached: nothing can
+// then be changed there, and the switches keep their entries. It fails if another controller has
+// had the store meanwhile.
 func (o *ownStore) keep(ctx context.Context) error {
 	for {
 		err := o.held.Keep(ctx)

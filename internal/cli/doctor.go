@@ -65,7 +65,7 @@ func (a *app) showFindings(findings []finding) {
 	a.table(rows)
 }
 
-// findingRows are a finding's rows in a table: what was found, and the cure.
+// findingRows returns a finding's rows in a table: the finding, and the cure.
 func (a *app) findingRows(f finding) [][]string {
 	mark := a.paint(green, "ok")
 	switch {
@@ -118,7 +118,7 @@ func examine() []finding {
 	for _, c := range foreign.All() {
 		f := finding{What: c.Name, Cure: c.HowToInstall(places), Says: "missing: --controller " + c.Name + " needs it"}
 		program, err := c.Find(places)
-		if other := (*lack.Error)(nil); errors.As(err, &other) { // it may be something else that it needs
+		if other := (*lack.Error)(nil); errors.As(err, &other) { // it may lack something else
 			f.Cure = other.Hint
 		}
 		if err == nil {

@@ -78,7 +78,7 @@ func (a *app) shell() *cobra.Command {
 	return cmd
 }
 
-// made is what a node of the lab is on its machine, as far as that is known.
+// made returns a node's kind on its machine, as far as known.
 func (a *app) made(node string) topology.NodeKind {
 	if s, err := lab.Choose(a.lab); err == nil && s.Topology != nil {
 		if n := s.Topology.Node(node); n != nil {
@@ -88,8 +88,9 @@ func (a *app) made(node string) topology.NodeKind {
 	return topology.NodeKind{}
 }
 
-// run runs a program in a node of the lab, on a terminal if we have one. What env names (as --env
-// does) goes with it everywhere. With network, it runs in the node's network only.
+// run runs a program in a node of the lab, on a terminal if we have one. Variables that env names
+// (as --env does) are passed everywhere. With network, it runs only in the node's network
+// namespace.
 func (a *app) run(ctx context.Context, node string, command []string, input, network bool, env ...string) error {
 	c, _, err := a.client()
 	if err != nil {
@@ -112,7 +113,7 @@ func (a *app) run(ctx context.Context, node string, command []string, input, net
 	return a.runIn(ctx, c, r, input)
 }
 
-// asHere asks for a program in the environment and directory of this one.
+// asHere returns a request for a program with the environment and directory of this one.
 func asHere(node string, command []string) lab.ExecRequest {
 	dir, _ := os.Getwd()
 	return lab.ExecRequest{Node: node, Command: command, Env: os.Environ(), Dir: dir}
@@ -160,8 +161,7 @@ func (a *app) runIn(ctx context.Context, c *lab.Client, r lab.ExecRequest, input
 	return nil
 }
 
-// forward passes signals on to the program; a change of the window becomes one of the terminal's
-// size.
+// forward passes signals on to the program; for a resized window it sends the terminal's new size.
 func forward(caught <-chan os.Signal, signals chan<- byte, sizes chan<- [2]uint16) {
 	defer close(signals)
 	for s := range caught {

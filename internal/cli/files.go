@@ -140,7 +140,7 @@ func (a *app) convert() *cobra.Command {
 			for _, l := range losses {
 				a.say("lost  %s", l)
 			}
-			// Up will no longer ask about them.
+			// up will not ask about them any more.
 			if errands := t.Errands(nil); len(errands) > 0 && format.Name == formats.Own && t.Format != formats.Own {
 				a.say("runs as root: %s (trivet validate %s lists them)", countErrands(errands), args[1])
 			}
@@ -155,8 +155,8 @@ func (a *app) convert() *cobra.Command {
 	return cmd
 }
 
-// seenFrom has a topology name the directories and files beside its file as they are seen from
-// another directory, or have their texts.
+// seenFrom makes the names of directories and files next to a topology's file relative to another
+// directory, or replaces files by their texts.
 func (s *source) seenFrom(dir string, t *topology.Topology) (lost []formats.Loss, err error) {
 	if s.dir == "" {
 		return nil, nil
@@ -175,7 +175,7 @@ func (s *source) seenFrom(dir string, t *topology.Topology) (lost []formats.Loss
 	return lost, err
 }
 
-// readsBack says what is wrong with a file as a format has written it.
+// readsBack checks that a file that a format has written can be read.
 func readsBack(format *formats.Format, file string, data []byte) error {
 	t, problems := format.Read(file, data, formats.Options{})
 	if err := problems.Err(); err != nil {

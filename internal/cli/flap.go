@@ -85,7 +85,7 @@ func (a *app) linkFlap() *cobra.Command {
 	return cmd
 }
 
-// flappable returns the links of those names; without names, those between two datapaths.
+// flappable returns the links with these names; without names, those between two datapaths.
 func flappable(t *topology.Topology, names []string) (out []lab.LinkRequest, err error) {
 	for _, name := range names {
 		from, to, err := linkEnds(t, name)

@@ -20,9 +20,9 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// A word of a command line is a file of one kind or another, a generator, or the name of a lab or
-// of what is in one. A command that got another kind than it takes says what the word is, and the
-// command for it.
+// A word of a command line is a file of some kind, a generator, or the name of a lab or of
+// something in one. If a command gets a word of another kind than it takes, the error says what the
+// word is, and which command takes it.
 
 type kind int
 
@@ -38,11 +38,11 @@ const (
 	inLab // a node or link of a lab
 )
 
-// files are what is read as a topology.
+// files are the kinds that can be read as a topology.
 var files = []kind{topologyFile, script, generator}
 
-// takes lists the kinds that commands take as their first argument, by their names without trivet;
-// others take nodes and links, or nothing.
+// takes lists the kinds that commands take as their first argument, by their names without trivet.
+// Other commands take nodes and links, or nothing.
 var takes = map[string][]kind{
 	"": {}, "mn": {},
 	"up": files, "apply": files, "validate": files, "convert": files,
@@ -50,20 +50,20 @@ var takes = map[string][]kind{
 	"run": {script}, "down": {labName}, "resume": {labName}, "verify": {labName},
 	"bench run": {experimentFile}, "bench explain": {experimentFile},
 	"bench report": {resultFile}, "bench compare": {resultFile},
-	"bench new":      nil, // any, as long as there is no such file
+	"bench new":      nil, // any new name
 	"rack bootstrap": {machinesFile}, "rack provision": {machinesFile}, "rack check": {machinesFile},
 	"rack selftest": {machinesFile}, "rack update": {machinesFile}, "rack reboot": {machinesFile},
 	"rack shutdown": {machinesFile},
 }
 
-// given is what a word is, and a command for it.
+// given is the kind of a word, and a command for it.
 type given struct {
 	kind    kind
 	is, use string
 	lab     string // its name, or that of the lab that was made of it, or has it
 }
 
-// whatIs returns all that a word can be.
+// whatIs returns all meanings that a word can have.
 func whatIs(word string) (all []given) {
 	labs, _ := lab.List()
 	if g := whatFile(word); g != nil {
@@ -99,7 +99,7 @@ func whatIs(word string) (all []given) {
 	return all
 }
 
-// whatFile says what a file is: by its ending, or where that does not tell, by what is in it.
+// whatFile determines the kind of a file by its ending or, if that is not enough, by its content.
 func whatFile(file string) *given {
 	file = formats.File(file)
 	info, err := os.Stat(file)
@@ -133,7 +133,7 @@ func whatFile(file string) *given {
 	return nil
 }
 
-// whatYAML says which of the kinds of files in YAML one is, by its keys.
+// whatYAML determines the kind of a YAML file by its keys.
 func whatYAML(file string, data []byte) *given {
 	var doc yaml.Node
 	if yaml.Unmarshal(data, &doc) != nil || len(doc.Content) == 0 {
@@ -154,7 +154,7 @@ func whatYAML(file string, data []byte) *given {
 	return nil
 }
 
-// mappingKeys returns the values of a mapping by their keys; of anything else there are none.
+// mappingKeys returns the values of a mapping by key; none for other nodes.
 func mappingKeys(n *yaml.Node) map[string]*yaml.Node {
 	keys := map[string]*yaml.Node{}
 	if n != nil && n.Kind == yaml.MappingNode {
@@ -165,8 +165,7 @@ func mappingKeys(n *yaml.Node) map[string]*yaml.Node {
 	return keys
 }
 
-// corrected replaces a command's error, if its word is of another kind than the command takes, by
-// what the word is.
+// corrected replaces a command's error if its word is of another kind than the command takes.
 func corrected(cmd *cobra.Command, args []string, err error) error {
 	var shown exitCode
 	if err == nil || errors.As(err, &shown) {
@@ -190,8 +189,8 @@ func corrected(cmd *cobra.Command, args []string, err error) error {
 	return err
 }
 
-// wrongWord says what a word is that is of another kind than a command takes, and the command for
-// it. rest is what follows the word.
+// wrongWord returns the error for a word of another kind than a command takes; it names the command
+// for it. rest are the words after it.
 func wrongWord(cmd *cobra.Command, word string, rest []string) error {
 	name := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()))
 	want, listed := takes[name]
@@ -207,7 +206,7 @@ func wrongWord(cmd *cobra.Command, word string, rest []string) error {
 	}
 	g := all[0]
 	aLabs := slices.Equal(want, []kind{labName})
-	ofLabs := aLabs || !listed && cmd.HasParent() // what is done with labs that are up
+	ofLabs := aLabs || !listed && cmd.HasParent() // commands for labs that are up
 	use := g.use
 	switch {
 	case ofLabs && g.kind <= generator && g.lab != "":
@@ -234,7 +233,7 @@ func wrongWord(cmd *cobra.Command, word string, rest []string) error {
 	return errors.New(word + " is " + g.is + between + use)
 }
 
-// onLab is how a command is written for a lab.
+// onLab returns a command line for a lab.
 func onLab(cmd *cobra.Command, name string) string {
 	if slices.Contains(takes[cmd.Name()], labName) {
 		return cmd.CommandPath() + " " + name
@@ -243,8 +242,8 @@ func onLab(cmd *cobra.Command, name string) string {
 	return strings.TrimSpace(cmd.CommandPath() + " --lab " + name + " " + arguments)
 }
 
-// theLab takes the name of a lab that is up from the arguments of a command that shows a lab, or
-// what a file or generator would become. Who changes what is read means the latter.
+// theLab removes the name of a lab that is up from the arguments of a command that shows either a
+// lab or what a file or generator would become. Flags that override what is read mean the latter.
 func (a *app) theLab(s *source, args []string) []string {
 	if len(args) != 1 || s.changes() {
 		return args
@@ -259,19 +258,19 @@ func (a *app) theLab(s *source, args []string) []string {
 	return nil
 }
 
-// definesTopologies is a Mininet file for --custom, which is no program by itself.
+// definesTopologies matches a Mininet file for --custom, which is no program by itself.
 var (
 	definesTopologies = regexp.MustCompile(`(?m)^topos\s*=`)
 	makesNetwork      = regexp.MustCompile(`\b(Mininet\w*|Lab|Containernet|MiniEdit)\s*\(`)
 )
 
-// onlyDefines says that a program defines topologies for mn, and makes no network.
+// onlyDefines says whether a program only defines topologies for mn, and makes no network.
 func onlyDefines(file string) bool {
 	data, err := os.ReadFile(file)
 	return err == nil && definesTopologies.Match(data) && !makesNetwork.Match(data)
 }
 
-// what answers the Python packages, which have their own command line.
+// what answers requests of the Python packages, which have their own command line.
 func (a *app) what() *cobra.Command {
 	return &cobra.Command{
 		Use: "what-is COMMAND WORD", Hidden: true, Args: cobra.ExactArgs(2),

@@ -267,7 +267,7 @@ func linkRows(info lab.Info, sites lab.Sites) [][]string {
 	return rows
 }
 
-// vlanCell is the VLANs of the ports at both ends; of both alike once.
+// vlanCell returns the VLANs of the ports at both ends; only once if they are equal.
 func vlanCell(ports [2]topology.PortVLANs) string {
 	a, b := ports[0].String(), ports[1].String()
 	if a == b || b == "" {
@@ -276,7 +276,7 @@ func vlanCell(ports [2]topology.PortVLANs) string {
 	return dash(a) + "/" + b
 }
 
-// stateOf says what about a link's ends is not as the topology says.
+// stateOf describes how the state of a link's ends differs from the topology.
 func stateOf(ends []lab.End, state string) string {
 	var more []string
 	for _, e := range ends {

@@ -12,16 +12,16 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// interpreter is a Python, and the environment that it belongs to, if that is active: its
-// directory, and the variable that says so.
+// interpreter is a Python and, if an environment is active, the environment's directory and the
+// variable that names it.
 type interpreter struct {
 	file, environment, variable string
 }
 
-// activeIn are the variables by which an environment is active.
+// activeIn are the variables that name an active environment.
 var activeIn = []string{"VIRTUAL_ENV", "CONDA_PREFIX"}
 
-// choosePython finds the Python for programs, and says which it is unless it is the one in PATH.
+// choosePython finds the Python for programs, and prints which it is unless it is the one in PATH.
 func (a *app) choosePython(asked, self string, files []string) (interpreter, error) {
 	usual, _ := exec.LookPath("python3")
 	python, why, err := pickPython(asked, self, files)
@@ -41,8 +41,8 @@ func (a *app) choosePython(asked, self string, files []string) (interpreter, err
 	return python, nil
 }
 
-// pickPython picks a Python other than the one in PATH, if there is a reason; why is what is said
-// about it.
+// pickPython picks a Python other than the one in PATH, if there is a reason; why is what to tell
+// the user.
 func pickPython(asked, self string, files []string) (python interpreter, why string, err error) {
 	if asked != "" {
 		return askedPython(asked)
@@ -54,8 +54,8 @@ func pickPython(asked, self string, files []string) (python interpreter, why str
 		return python, " (" + python.variable + ")", nil
 	}
 	if python := activePython(sudoersEnvironment()); python.file != "" && len(files) > 0 {
-		// Whoever may change the program decides what root runs anyway. With others' programs
-		// an environment would give that to who may only run those.
+		// Whoever may change the program decides what root runs anyway. For a program of somebody
+		// else, an environment would give that power to a user who may only run the program.
 		if other := notOwn(files); other != "" {
 			return interpreter{},
 				fmt.Sprintf("Python: not that of %[1]s, which is active, as %[2]s is not a file of %[3]s; "+
@@ -89,7 +89,7 @@ func askedPython(asked string) (python interpreter, why string, err error) {
 	return python, "", nil
 }
 
-// activePython is the Python of the environment that is active where getenv looks.
+// activePython returns the Python of the environment that is active according to getenv.
 func activePython(getenv func(string) string) interpreter {
 	for _, name := range activeIn {
 		if dir := getenv(name); filepath.IsAbs(dir) {
@@ -101,7 +101,7 @@ func activePython(getenv func(string) string) interpreter {
 	return interpreter{}
 }
 
-// pythonOf is the Python of an environment; its file is empty if there is none.
+// pythonOf returns the Python of an environment; its file is empty if there is none.
 func pythonOf(dir, variable string) interpreter {
 	file := filepath.Join(dir, "bin/python3")
 	if _, err := exec.LookPath(file); err != nil {
@@ -110,8 +110,8 @@ func pythonOf(dir, variable string) interpreter {
 	return interpreter{file, dir, variable}
 }
 
-// sudoersEnvironment looks into the environment in which sudo was called, which sudo keeps from
-// what it starts, but not in /proc from root.
+// sudoersEnvironment reads the environment in which sudo was called: sudo does not pass it on, but
+// root finds it in /proc.
 func sudoersEnvironment() func(string) string {
 	data := ""
 	if os.Getenv("SUDO_UID") != "" && os.Geteuid() == 0 {
@@ -121,7 +121,7 @@ func sudoersEnvironment() func(string) string {
 			if err != nil || was == "sudo" && stat.Comm != was {
 				break
 			}
-			if was = stat.Comm; was == "sudo" { // with a terminal there are two
+			if was = stat.Comm; was == "sudo" { // sudo with a terminal has two processes
 				b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 				data = string(b)
 			}
@@ -137,7 +137,7 @@ func sudoersEnvironment() func(string) string {
 	}
 }
 
-// notOwn returns a file that is not of who called sudo.
+// notOwn returns a file that does not belong to the user who called sudo.
 func notOwn(files []string) string {
 	for _, file := range files {
 		info, err := os.Stat(file)

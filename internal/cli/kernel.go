@@ -17,8 +17,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// kernels is a lab of whose hosts and Linux routers the kernels are asked what the controller knows
-// of switches and routing nodes.
+// kernels asks the kernels of a lab's hosts and Linux routers for what the controller knows of
+// switches and routing nodes.
 type kernels struct {
 	client *lab.Client
 	trivet *api.Client // the lab's controller
@@ -26,8 +26,8 @@ type kernels struct {
 	nodes  map[string]*topology.Node
 }
 
-// kernelsOf returns the chosen lab; nil if it has no Linux routers, or a controller that runs alone
-// is asked.
+// kernelsOf returns the chosen lab's kernels; nil if it has no Linux routers, or if the controller
+// asked for belongs to no lab.
 func (a *app) kernelsOf(ctx context.Context, k *asking) (*kernels, error) {
 	if k.address != "" {
 		return nil, nil
@@ -50,20 +50,20 @@ func (k *kernels) isLinuxRouter(name string) bool {
 	return n != nil && isLinuxRouter(n)
 }
 
-// own says whether a node has a kernel's routes.
+// own says whether a node's routes are a kernel's.
 func (k *kernels) own(name string) bool {
 	n := k.nodes[name]
 	return n != nil && n.Made().Own
 }
 
-// controlled says whether the lab runs the controller, or the controller decides for one node.
+// controlled says whether one of these nodes is a datapath of Trivet's controller.
 func (k *kernels) controlled(nodes ...*topology.Node) bool {
 	return slices.ContainsFunc(nodes, func(n *topology.Node) bool {
 		return n != nil && n.IsDatapath() && slices.Contains(n.Controllers, topology.ControllerTrivet)
 	})
 }
 
-// ask returns what the kernel of a node has.
+// ask returns the routes of a node's kernel.
 func (k *kernels) ask(ctx context.Context, node string, to ...string) (s fib.Seen, err error) {
 	var out, said bytes.Buffer
 	command := append([]string{lab.ThisProgram, fib.Command}, to...)
@@ -81,7 +81,8 @@ func (k *kernels) ask(ctx context.Context, node string, to ...string) (s fib.See
 	return s, nil
 }
 
-// owner is the node that has an address, or the MAC at which the kernel has found it.
+// owner returns the node and device with an address, or with the MAC address that the kernel has
+// resolved.
 func (k *kernels) owner(a netip.Addr, mac string) (node, device string) {
 	for _, l := range k.t.Links {
 		for _, e := range l.Ends {
@@ -102,7 +103,7 @@ func (k *kernels) owner(a netip.Addr, mac string) (node, device string) {
 	return "", ""
 }
 
-// routeSources are the kernel's words for who has added a route, where others are usual.
+// routeSources translates the kernel's names for the origin of a route into the usual ones.
 var routeSources = map[string]string{"kernel": "connected", "boot": "static", "196": "static"}
 
 // routes lists the routes of a Linux router, or of all.
@@ -156,7 +157,7 @@ func (k *kernels) path(ctx context.Context, q api.PathQuery) (api.Path, error) {
 	return w.path, nil
 }
 
-// kernelWalk follows one packet.
+// kernelWalk is the path of one packet.
 type kernelWalk struct {
 	*kernels
 	ctx   context.Context
@@ -164,12 +165,12 @@ type kernelWalk struct {
 	to    netip.Addr
 	path  api.Path
 	way   api.Way
-	whole *api.Path // what the controller says, if the packet stays among its switches
-	blind []string  // switches that it has crossed and nobody has looked into
+	whole *api.Path // the controller's answer, if the packet stays among its switches
+	blind []string  // switches on the path whose flow tables are unknown
 }
 
-// ends finds the nodes that a packet goes from and to, and its destination's address; they are
-// empty where only the controller may know.
+// ends determines the nodes that a packet goes from and to, and its destination's address; they are
+// empty if only the controller may know them.
 func (w *kernelWalk) ends() (from, to string, err error) {
 	if a, err := netip.ParseAddr(w.q.To); err == nil {
 		w.to, w.q.IPv6 = a.Unmap(), a.Unmap().Is6()
@@ -214,7 +215,7 @@ func (w *kernelWalk) ends() (from, to string, err error) {
 	return from, to, fmt.Errorf("%s has no address of IPv%s", to, map[bool]string{false: "4", true: "6"}[w.q.IPv6])
 }
 
-// packet describes it as ovs-ofctl writes a match.
+// packet describes the packet in the syntax of an ovs-ofctl match.
 func (w *kernelWalk) packet() string {
 	kind, field, port, six := "icmp", "nw_dst", uint16(0), ""
 	switch {
@@ -233,7 +234,7 @@ func (w *kernelWalk) packet() string {
 	return text
 }
 
-// follow goes from node to node until the packet arrives, is lost, or nobody knows more.
+// follow goes from node to node until the packet arrives or is lost, or its path is unknown.
 func (w *kernelWalk) follow(at string) error {
 	been, in, begin := map[string]bool{}, "", at
 	for {
@@ -260,8 +261,8 @@ func (w *kernelWalk) stuck(node, reason string) {
 	w.way.End, w.way.Reason, w.way.Unknown = node, reason, true
 }
 
-// routed is the next node, as the kernel of this one has it, and the device there; none if the path
-// ends here.
+// routed returns the next node according to this node's kernel, and the device there; none if the
+// path ends here.
 func (w *kernelWalk) routed(at, in string, begins bool) (next, device string, err error) {
 	s, err := w.ask(w.ctx, at, w.to.String())
 	if err != nil {
@@ -298,8 +299,7 @@ func (w *kernelWalk) routed(at, in string, begins bool) (next, device string, er
 	return "", "", nil
 }
 
-// addressAt is an address that is known to be at a device of a node, of IPv6; if there is none, the
-// one that is given.
+// addressAt returns a known IPv6 address of a node's device, or otherwise if there is none.
 func (w *kernelWalk) addressAt(node, device string, otherwise netip.Addr) netip.Addr {
 	for _, l := range w.t.Links {
 		for _, e := range l.Ends {
@@ -316,7 +316,7 @@ func (w *kernelWalk) addressAt(node, device string, otherwise netip.Addr) netip.
 	return otherwise
 }
 
-// cross is the next node to which a link, or the switches behind it, lead.
+// cross returns the next node to which a link, or the switches behind it, lead.
 func (w *kernelWalk) cross(l *topology.Link, i int, way *fib.Way) (next, device string, err error) {
 	near, far, via := l.Ends[i], l.Ends[1-i], w.to
 	if way.Via.IsValid() {
@@ -333,7 +333,7 @@ func (w *kernelWalk) cross(l *topology.Link, i int, way *fib.Way) (next, device 
 		return far.Node, far.Interface, nil
 	}
 	owner, device := w.owner(via, way.MAC)
-	if via.IsLinkLocalUnicast() { // as routers are known that advertise themselves: switches know the others
+	if via.IsLinkLocalUnicast() { // the kernel knows advertised routers by these; switches know the others
 		via = w.addressAt(owner, device, via)
 	}
 	switch {
@@ -352,8 +352,8 @@ func (w *kernelWalk) cross(l *topology.Link, i int, way *fib.Way) (next, device 
 	return owner, device, nil
 }
 
-// switched is where a packet gets to through switches and routing nodes, as the controller has it.
-// If that is all of its path, the controller's answer is the whole one.
+// switched returns where a packet gets to through switches and routing nodes, according to the
+// controller. If that is its whole path, the controller's answer is used as it is.
 func (w *kernelWalk) switched(from string, to netip.Addr, all bool) (next, device string, err error) {
 	q := w.q
 	q.From, q.To = from, to.String()
@@ -376,7 +376,7 @@ func (w *kernelWalk) switched(from string, to netip.Addr, all bool) (next, devic
 	return "", "", nil
 }
 
-// entry is the device of the last node of a way, to which the last of its switches sends.
+// entry returns the device of the last node of a path, to which the last of its switches sends.
 func (k *kernels) entry(way api.Way) string {
 	if len(way.Hops) == 0 {
 		return ""
@@ -392,8 +392,8 @@ func (k *kernels) entry(way api.Way) string {
 	return ""
 }
 
-// routeText is the route that the kernel takes, as ip route writes it: of those to an address the
-// one with the longest prefix, unless rules send the packet elsewhere.
+// routeText returns the route that the kernel uses, in the syntax of ip route: the one to the
+// address with the longest prefix, unless rules send the packet elsewhere.
 func routeText(s fib.Seen, to netip.Addr) string {
 	text := s.Way.Device
 	if s.Way.Via.IsValid() {

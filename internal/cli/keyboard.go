@@ -11,14 +11,14 @@ import (
 )
 
 // keyboard is the input of a terminal, which the prompt and the programs that it starts read in
-// turn. None of them reads more than it uses: what is typed ahead is left for the next. Only what
-// came from the terminal is ever read, or put back there: of what a program in a node has left
-// unread, its lab says how much it was, not what.
+// turn. None of them reads more than it uses: what is typed ahead is left for the next. Only bytes
+// from the terminal are ever read, or put back there: a lab only says how many bytes a program in a
+// node has left unread, not which.
 type keyboard struct {
 	fd    int
 	wake  int    // an eventfd that interrupts Read
-	typed []byte // what was read from the terminal, and is to be read again
-	given []byte // what has been read since start, at most its last lab.MostUnread bytes
+	typed []byte // read from the terminal, and to be read again
+	given []byte // read since start, at most the last lab.MostUnread bytes
 	last  byte   // the last byte that one has read
 }
 
@@ -77,8 +77,8 @@ func (k *keyboard) start() {
 	k.given = nil
 }
 
-// Unread has the last n bytes that have been read since start read again: the program in a node has
-// not read them. It does nothing if there are not so many.
+// Unread makes the last n bytes that have been read since start be read again, as the program in a
+// node has not read them. It does nothing if fewer have been read.
 func (k *keyboard) Unread(n int) {
 	if 0 < n && n <= len(k.given) {
 		k.typed = append(bytes.Clone(k.given[len(k.given)-n:]), k.typed...)
@@ -106,8 +106,8 @@ func (k *keyboard) putBack() {
 	_ = unix.Close(k.wake)
 }
 
-// one is the keyboard for the prompt, which reads one character at a time: what comes after the end
-// of the line is for somebody else.
+// one is the keyboard for the prompt, which reads one character at a time: what follows the end of
+// the line is for the next reader.
 type one struct {
 	*keyboard
 	io.Writer

@@ -65,8 +65,8 @@ type completer struct {
 	prompt   *prompt
 	terminal *term.Terminal
 	sought   string // what Ctrl-R looks for
-	found    string // what it found last
-	passed   int    // how many lines of the history, from the latest back to that one, it has searched
+	found    string // the last match
+	passed   int    // how many lines of the history, from the latest to that one, it has searched
 }
 
 const (

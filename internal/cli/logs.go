@@ -133,7 +133,7 @@ func (r *logReader) next(ctx context.Context, all bool) ([]Log, error) {
 	return out, nil
 }
 
-// lack says, once, why logs of other sites are missing.
+// lack warns, once, that logs of other sites are missing, and why.
 func (r *logReader) lack(why string) {
 	if !r.lacking[why] {
 		r.lacking[why] = true
@@ -141,7 +141,7 @@ func (r *logReader) lack(why string) {
 	}
 }
 
-// wait returns what is new as soon as there is something; nil: the lab is gone, or ctx has ended.
+// wait waits for new lines and returns them; nil: the lab is gone, or ctx has ended.
 func (r *logReader) wait(ctx context.Context) ([]Log, error) {
 	for {
 		select {

@@ -42,8 +42,8 @@ type mininetLine struct {
 	rest  string   // these, as they were typed
 }
 
-// mininetWords returns Mininet's commands, except exit, quit and sh, which do knows. A node that is
-// called as one of them comes first.
+// mininetWords returns Mininet's commands, except exit, quit and sh, which do handles. A node with
+// a command's name takes precedence.
 func mininetWords() map[string]mininetWord {
 	return map[string]mininetWord{
 		"nodes": {help: "the names of all nodes", run: (*prompt).nodes},
@@ -236,7 +236,7 @@ func (p *prompt) pingPair(ctx context.Context, line mininetLine) error {
 	return p.showMatrix(hosts, pairs, line.word == "pingpairfull")
 }
 
-// hostsOf returns the hosts, of which there are at least two.
+// hostsOf returns the hosts; it is an error if there are fewer than two.
 func hostsOf(t *topology.Topology) ([]*topology.Node, error) {
 	hosts := t.NodesOf(topology.Host)
 	if len(hosts) < 2 {
@@ -294,10 +294,10 @@ func (p *prompt) showMatrix(hosts []*topology.Node, pairs []ping.PairResult, ful
 	return nil
 }
 
-// iperfRate is a rate as iperf's options have it: 10M.
+// iperfRate matches a rate in the syntax of iperf's options: 10M.
 var iperfRate = regexp.MustCompile(`^([0-9.]+)([kKmMgG])$`)
 
-// iperfs measures, as Mininet does, what the server receives and what the client sends.
+// iperfs measures what the server receives and what the client sends, as Mininet does.
 func (p *prompt) iperfs(ctx context.Context, line mininetLine) error {
 	r := lab.IperfRequest{Seconds: 5, Parallel: 1, UDP: line.word == "iperfudp"}
 	names, given, protocol := line.words, "10M", "TCP"
@@ -336,7 +336,7 @@ func (p *prompt) iperfs(ctx context.Context, line mininetLine) error {
 	return nil
 }
 
-// iperfBits is a rate as iperf prints it, with three digits.
+// iperfBits formats a rate as iperf prints it, with three digits.
 func iperfBits(v float64) string {
 	unit := "bits/sec"
 	for _, u := range []string{"Kbits/sec", "Mbits/sec", "Gbits/sec"} {
@@ -352,8 +352,8 @@ func iperfBits(v float64) string {
 	return fmt.Sprintf("%.*f %s", digits, v, unit)
 }
 
-// dpctl runs a command of ovs-ofctl for each switch. As in Mininet a shell runs it, so it may have
-// a pipe.
+// dpctl runs a command of ovs-ofctl for each switch. As in Mininet, a shell runs it, so it may
+// contain a pipe.
 func (p *prompt) dpctl(ctx context.Context, line mininetLine) error {
 	command, rest, _ := strings.Cut(line.rest, " ")
 	var failed error
@@ -379,7 +379,7 @@ func (p *prompt) dpctl(ctx context.Context, line mininetLine) error {
 	return failed
 }
 
-// wait waits until switches have their controllers; one that has none is ready.
+// wait waits until switches are connected to their controllers; a switch without one is ready.
 func (p *prompt) wait(ctx context.Context, line mininetLine) error {
 	p.say("*** Waiting for switches to connect")
 	waiting := slices.DeleteFunc(slices.Clone(line.t.Nodes), func(n *topology.Node) bool { return !speaksOpenFlow(n) })
@@ -411,8 +411,8 @@ func (p *prompt) wait(ctx context.Context, line mininetLine) error {
 	}
 }
 
-// stopSwitch pulls all cables of a switch, or plugs in those that it has pulled. What the prompt
-// does not know to have been pulled before (a start without a stop) is what is down.
+// stopSwitch pulls all cables of a switch, or plugs those in that it has pulled. If the prompt does
+// not know which it has pulled (a start without a stop), it plugs in all that are down.
 func (p *prompt) stopSwitch(ctx context.Context, line mininetLine) error {
 	name, how := line.words[0], line.words[1]
 	if n := line.t.Node(name); n == nil || n.Kind != topology.Switch {
@@ -460,7 +460,7 @@ func (p *prompt) stopSwitch(ctx context.Context, line mininetLine) error {
 	return nil
 }
 
-// source does the commands of a file.
+// source runs the commands in a file.
 func (p *prompt) source(ctx context.Context, line mininetLine) error {
 	file, err := filepath.Abs(line.words[0])
 	if err != nil {
@@ -492,7 +492,7 @@ func (p *prompt) time(ctx context.Context, line mininetLine) error {
 	return nil
 }
 
-// noEcho runs a command in a node. Mininet's echoes what is typed unless it is told not to.
+// noEcho runs a command in a node. (Mininet echoes what is typed unless it is told not to.)
 func (p *prompt) noEcho(ctx context.Context, line mininetLine) error {
 	node, command, _ := strings.Cut(line.rest, " ")
 	if line.t.Node(node) == nil {
@@ -501,7 +501,7 @@ func (p *prompt) noEcho(ctx context.Context, line mininetLine) error {
 	return p.inNode(ctx, line.t, node, strings.TrimSpace(command))
 }
 
-// needsDisplay says what to do where there is no display for a window.
+// needsDisplay says what to do if there is no display for a window.
 func needsDisplay(word string) error {
 	if os.Getenv("DISPLAY") == "" {
 		return fmt.Errorf("%s: there is no display (DISPLAY is not set): use a desktop's terminal and sudo -E, or ssh -X;"+
@@ -535,7 +535,7 @@ func (p *prompt) windows(_ context.Context, line mininetLine) error {
 		words := slices.Concat([]string{title, "Node: " + node}, options, []string{self, "shell", "--lab", p.lab, node})
 		cmd := exec.Command(program, words...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C at the prompt is not for it
-		// It may outlast the prompt, so what it says goes to a file that nobody has to read.
+		// It may outlast the prompt, so its output goes to a file.
 		said, err := os.CreateTemp("", "trivet-"+program)
 		if err != nil {
 			return err
@@ -556,7 +556,7 @@ func (p *prompt) windows(_ context.Context, line mininetLine) error {
 	return nil
 }
 
-// x runs a program with windows in a node. The display's socket is a file, which nodes have, too.
+// x runs a program with windows in a node. The display's socket is a file, which nodes see, too.
 func (p *prompt) x(ctx context.Context, line mininetLine) error {
 	node, command, _ := strings.Cut(line.rest, " ")
 	if line.t.Node(node) == nil {
@@ -576,7 +576,7 @@ func (p *prompt) x(ctx context.Context, line mininetLine) error {
 	return p.runIn(ctx, p.client, asHere(node, []string{"/bin/sh", "-c", command}), false)
 }
 
-// python says where Python's objects are.
+// python says where the objects of Python's API are.
 func (p *prompt) python(_ context.Context, line mininetLine) error {
 	return fmt.Errorf("%s: this prompt has no Python, as the lab is no Python program's; a Mininet script's prompt"+
 		" (sudo trivet run SCRIPT) and  sudo trivet mn  have it, and a Python program reaches this lab by  trivet.Lab.attach(%q)",

@@ -132,7 +132,7 @@ func (a *app) pingTotal(r lab.PingResult) string {
 	return fmt.Sprintf("%d sent, %d received, %s%s", r.Sent, r.Received, lost, rttText(r.RTT))
 }
 
-// readExpectation reads a file of who must reach whom in the lab as it is now.
+// readExpectation reads a file that says who must reach whom in the lab as it is now.
 func readExpectation(ctx context.Context, c *lab.Client, file string) (*reach.Expectation, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -145,8 +145,8 @@ func readExpectation(ctx context.Context, c *lab.Client, file string) (*reach.Ex
 	return reach.Read(file, data, info.Topology)
 }
 
-// judged is a pair whose pings have been compared with what they were expected to give: answers,
-// where no file says otherwise.
+// judged is a pair whose pings have been compared with what was expected: replies, unless a file
+// says otherwise.
 type judged struct {
 	ping.PairResult
 	Expected bool `json:"expected" doc:"Whether answers were expected"`
@@ -154,7 +154,7 @@ type judged struct {
 	note     string
 }
 
-// unpinged are the pairs of all hosts that have not been pinged as one of the two has no address.
+// unpinged returns the pairs of hosts that have not been pinged, as one of the two has no address.
 func unpinged(r lab.PingResult, family string) (out []ping.PairResult) {
 	hosts := slices.Clone(r.Without)
 	seen := map[string]bool{}
@@ -179,8 +179,8 @@ func unpinged(r lab.PingResult, family string) (out []ping.PairResult) {
 	return out
 }
 
-// judge compares pings with what was expected of them. Without a file no reply may be missing; with
-// one the question is whether a host is reached, which one reply answers.
+// judge compares pings with what was expected. Without a file, no reply may be missing; with one, a
+// single reply shows that a host is reached.
 func judge(r lab.PingResult, expected *reach.Expectation, family string) (pairs []judged, wrong int) {
 	list := r.Pairs
 	if expected != nil {
@@ -250,7 +250,7 @@ func (a *app) showPing(asked lab.PingRequest, r lab.PingResult, expected *reach.
 	return nil
 }
 
-// expectedTotal sums up pings of which a file says what they must give.
+// expectedTotal sums up pings that were compared with a file.
 func (a *app) expectedTotal(pairs []judged, wrong int) string {
 	reached := 0
 	for _, p := range pairs {
@@ -265,7 +265,7 @@ func (a *app) expectedTotal(pairs []judged, wrong int) string {
 	return fmt.Sprintf("ping --all   %d pairs: %d reached, %d not; %s", len(pairs), reached, len(pairs)-reached, end)
 }
 
-// shownFailures is how many pairs that are not as expected are listed.
+// shownFailures is how many pairs that differ from what was expected are listed.
 const shownFailures = 20
 
 func (a *app) showPairs(pairs []judged, wrong int, each bool) {

@@ -66,7 +66,7 @@ type prompt struct {
 	client  *lab.Client
 	history *history
 	sourced []string            // the files that are being read
-	pulled  map[string][]string // the links whose cables a stopped switch has pulled
+	pulled  map[string][]string // by switch: links that stopping it has pulled
 }
 
 // errLeave says that the user leaves the prompt.
@@ -199,10 +199,10 @@ Mininet's (help COMMAND says more):
 Trivet's own, as outside the prompt (| > and < work as in a shell):
 %s`
 
-// outside are the commands that make no sense in the prompt of a lab that is up.
+// outside are the commands that make no sense at the prompt of a lab that is up.
 var outside = []string{"up", "apply", "down", "resume", "cli", "bench", "controller", "completion", "mn", "run"}
 
-// do runs a line; cmd is the command of Trivet's that it was, if any.
+// do runs a line; cmd is the Trivet command that it was, if any.
 func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err error) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
@@ -274,7 +274,7 @@ func (p *prompt) trivet(ctx context.Context, words []string) (*cobra.Command, er
 	return root.ExecuteContextC(ctx)
 }
 
-// own lists the commands of Trivet's that work in the prompt.
+// own lists Trivet's commands that work at the prompt.
 func (p *prompt) own() (names []string) {
 	for _, c := range (&app{}).root().Commands() {
 		if c.IsAvailableCommand() && !slices.Contains(outside, c.Name()) {
@@ -284,8 +284,7 @@ func (p *prompt) own() (names []string) {
 	return names
 }
 
-// asTrivets translates commands that Trivet has, too, from the way in which Mininet writes them:
-// link A B down.
+// asTrivets translates commands that both have from Mininet's syntax into Trivet's: link A B down.
 func asTrivets(t *topology.Topology, words []string) []string {
 	switch {
 	case words[0] == "link" && len(words) > 3 && t.Node(words[1]) != nil && t.Node(words[2]) != nil:
@@ -304,9 +303,9 @@ func nodeNames(t *topology.Topology) (names []string) {
 	return names
 }
 
-// tools returns the environment in which ovs-ofctl and ovs-vsctl find the lab's switches, and
-// others (target/local/tools.go) their ports: what the lab tells programs in the first that has
-// such commands. If that is on another machine, there is none.
+// tools returns the environment in which ovs-ofctl and ovs-vsctl find the lab's switches, and other
+// tools (target/local/tools.go) their ports: the one that the lab gives to programs in the first
+// switch that has these. It is empty if that switch is on another machine.
 func (p *prompt) tools(ctx context.Context) (env []string) {
 	info, err := p.client.Info(ctx)
 	if err != nil {
@@ -336,12 +335,12 @@ func (p *prompt) tools(ctx context.Context) (env []string) {
 	return env
 }
 
-// speaksOpenFlow says whether the commands of Open vSwitch know a node.
+// speaksOpenFlow says whether Open vSwitch's commands work for a node.
 func speaksOpenFlow(n *topology.Node) bool {
 	return n.Kind == topology.Switch && (n.Datapath == topology.Embedded || n.Datapath == topology.OVS)
 }
 
-// inNode runs a shell command in a node, with names of nodes replaced by their addresses.
+// inNode runs a shell command in a node; names of nodes are replaced by their addresses.
 func (p *prompt) inNode(ctx context.Context, t *topology.Topology, node, command string) error {
 	if command == "" {
 		return fmt.Errorf("give a command to run:  %s COMMAND   (or open a shell there:  shell %s)", node, node)

@@ -36,8 +36,8 @@ func (a *app) mn() *cobra.Command {
 	}
 }
 
-// startMn runs mininet.mn without the directory that the user is in on the path of modules, where
-// python3 -m puts it: as root no file that happens to lie there may stand for a module.
+// startMn runs mininet.mn without the current directory in the module path, where python3 -m puts
+// it: as root, no file that happens to be there may be imported.
 const startMn = `import sys; del sys.path[0]; import runpy; runpy.run_module("mininet.mn", run_name="__main__", alter_sys=True)`
 
 // needsRoot says whether mn does more than print something.
@@ -113,7 +113,7 @@ func pythonFlag(args []string) (python string, rest []string, err error) {
 	return python, args[1:], nil
 }
 
-// customFiles are the programs that mn runs.
+// customFiles returns the programs that mn runs.
 func customFiles(args []string) (files []string) {
 	for i, a := range args {
 		value, ok := strings.CutPrefix(a, "--custom=")
@@ -127,8 +127,8 @@ func customFiles(args []string) (files []string) {
 	return files
 }
 
-// runPython goes on as Python, with Trivet's packages before others of their names. files are what
-// is run.
+// runPython becomes Python, with Trivet's packages before others with their names. files are the
+// programs to run.
 func (a *app) runPython(asked string, files, args []string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -144,12 +144,12 @@ func (a *app) runPython(asked string, files, args []string) error {
 	}
 	path := packages
 	for _, dir := range filepath.SplitList(os.Getenv("PYTHONPATH")) {
-		if filepath.IsAbs(dir) { // others depend on where the user is
+		if filepath.IsAbs(dir) { // others depend on the user's directory
 			path += ":" + dir
 		}
 	}
 	set := map[string]string{"PYTHONPATH": path, "TRIVET": cmp.Or(os.Getenv("TRIVET"), self)}
-	if python.variable != "" { // as if it were active here: what the script starts finds it, too
+	if python.variable != "" { // activate it for the script's children, too
 		set[python.variable] = python.environment
 		set["PATH"] = filepath.Dir(python.file) + ":" + os.Getenv("PATH")
 	}
@@ -178,7 +178,7 @@ func findPackages(self string) (string, error) {
 	return "", fmt.Errorf("the Python packages are not at %s: run  make install", dirs[0])
 }
 
-// real is where a link leads.
+// real resolves symbolic links.
 func real(file string) string {
 	if to, err := filepath.EvalSymlinks(file); err == nil {
 		return to

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// rack is what is done to the devices of a rack as such, whatever labs they are in.
+// rack has the commands for the devices of a rack as such, whatever labs they are in.
 func (a *app) rack() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rack", Short: "The devices of a rack: find, provision and check them",

@@ -39,7 +39,7 @@ func (a *app) rackBootstrap() *cobra.Command {
 	return cmd
 }
 
-// bootstrap lets the user in to devices.
+// bootstrap gives the user access to devices.
 type bootstrap struct {
 	*provisioning
 	accept       bool
@@ -56,7 +56,7 @@ func (b *bootstrap) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	devices = slices.DeleteFunc(devices, provision.IsOpenWrt) // the playbooks leave them alone
+	devices = slices.DeleteFunc(devices, provision.IsOpenWrt) // the playbooks do not handle them
 	if err := b.passwords(ctx, devices); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (b *bootstrap) do(ctx context.Context) error {
 	return b.sumUp(append(got, b.lost...))
 }
 
-// each does something with all devices at once.
+// each calls a function for all devices concurrently.
 func each(devices []*site.Machine, do func(*site.Machine)) {
 	var wg sync.WaitGroup
 	for _, m := range devices {
@@ -89,7 +89,7 @@ func each(devices []*site.Machine, do func(*site.Machine)) {
 	wg.Wait()
 }
 
-// lose notes that a device cannot be used, and why.
+// lose records that a device cannot be used, and why.
 func (b *bootstrap) lose(m *site.Machine, err error) {
 	why := err.Error()
 	if known := new(site.Unreachable); errors.As(err, &known) {
@@ -104,7 +104,7 @@ func (b *bootstrap) isLost(m *site.Machine) bool {
 	return slices.ContainsFunc(b.lost, func(o *provision.Outcome) bool { return o.Device == m.Name })
 }
 
-// pin returns the devices whose host keys are known, or become so.
+// pin returns the devices whose host keys are known, or that the user confirms.
 func (b *bootstrap) pin(ctx context.Context, devices []*site.Machine) ([]*site.Machine, error) {
 	keys := map[string]site.HostKey{}
 	each(devices, func(m *site.Machine) {
@@ -166,8 +166,8 @@ func (b *bootstrap) agreeToKeys(ctx context.Context, rows [][]string) error {
 	return nil
 }
 
-// passwords gets those of devices that do not let the user in by key, or ask for one before they
-// make the user root.
+// passwords asks for the passwords of devices that do not accept the user's key, or require one to
+// become root.
 func (b *bootstrap) passwords(ctx context.Context, devices []*site.Machine) error {
 	wants := map[string]bool{}
 	each(devices, func(m *site.Machine) {
@@ -191,7 +191,8 @@ func (b *bootstrap) passwords(ctx context.Context, devices []*site.Machine) erro
 	return ctx.Err()
 }
 
-// entered says whether a device lets the user in by key, who is root there without a password.
+// entered says whether a device accepts the user's key, and lets the user become root without a
+// password.
 func (b *bootstrap) entered(ctx context.Context, m *site.Machine) error {
 	login, err := site.Dial(ctx, m, b.run.User)
 	if err != nil {
@@ -204,7 +205,7 @@ func (b *bootstrap) entered(ctx context.Context, m *site.Machine) error {
 	return nil
 }
 
-// password asks for that of a device.
+// password asks for a device's password.
 func (b *bootstrap) password(m *site.Machine, before string) (string, error) {
 	switch {
 	case b.passwordFile != "" && before != "":
@@ -255,7 +256,7 @@ func readPassword(file string) (string, error) {
 	return "", fmt.Errorf("%s holds no password", file)
 }
 
-// verify logs in to the devices as labs will.
+// verify logs in to the devices in the way that labs will.
 func (b *bootstrap) verify(ctx context.Context, devices []*site.Machine, got []*provision.Outcome) {
 	each(devices, func(m *site.Machine) {
 		i := slices.IndexFunc(got, func(o *provision.Outcome) bool { return o.Device == m.Name })

@@ -13,7 +13,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// rackCheck finds what goes wrong in a rack.
+// rackCheck finds problems of a rack.
 func (a *app) rackCheck() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -49,7 +49,7 @@ func (a *app) rackCheck() *cobra.Command {
 	return cmd
 }
 
-// rackOf reads a rack's file, and finds the devices that are meant: those named, or all.
+// rackOf reads a rack's file, and returns the devices named by the arguments, or all.
 func rackOf(args []string) (*site.List, []*site.Machine, error) {
 	list, err := site.Read(args[0])
 	if err == nil {
@@ -78,17 +78,17 @@ func rackOf(args []string) (*site.List, []*site.Machine, error) {
 	return list, devices, nil
 }
 
-// checkedMachine is a machine of a rack with all that was found of it.
+// checkedMachine is a machine of a rack with all findings.
 type checkedMachine struct {
 	Name     string    `json:"name"`
-	Machine  string    `json:"machine"` // where SSH goes; empty: this one
+	Machine  string    `json:"machine"` // for SSH; empty: this one
 	Model    string    `json:"model,omitempty"`
 	MAC      string    `json:"mac,omitempty"`
-	Lab      string    `json:"lab,omitempty"` // whose host it is now
+	Lab      string    `json:"lab,omitempty"` // of which it is a host now
 	Findings []finding `json:"findings"`
 }
 
-// wrong counts what is wrong, not what only slows down or blurs figures.
+// wrong counts errors, without findings that only affect speed or accuracy.
 func (m checkedMachine) wrong() (n int) {
 	for _, f := range m.Findings {
 		if f.Needed && !f.OK && !f.Unknown {
@@ -113,7 +113,7 @@ func checkedOf(found *sites.Checked) []checkedMachine {
 	return out
 }
 
-// warning makes what a machine lacks, and can do without, a warning.
+// warning turns findings about what a machine lacks, and can do without, into warnings.
 func warning(findings []finding) []finding {
 	for i, f := range findings {
 		findings[i].Warns = !f.OK && !f.Unknown
@@ -121,8 +121,8 @@ func warning(findings []finding) []finding {
 	return findings
 }
 
-// showChecked shows what is wrong, machine by machine, in one table; of machines that are fine how
-// much was looked at, unless all is to be shown.
+// showChecked shows the problems of all machines in one table; for machines without problems it
+// shows only how much was checked, unless all is set.
 func (a *app) showChecked(checked []checkedMachine, all bool) {
 	rows := [][]string{{"", "MACHINE", "WHAT", "FOUND"}}
 	wrong, warned := 0, 0

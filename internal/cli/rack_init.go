@@ -76,7 +76,7 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// innerNIC is the interface that is given or, without one, the only one that can be meant.
+// innerNIC returns the given interface or, without one, the only candidate.
 func innerNIC(given string) (string, error) {
 	if given != "" {
 		_, err := net.InterfaceByName(given)

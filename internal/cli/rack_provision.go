@@ -18,11 +18,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// provisioning is what the commands have in common that run a playbook for the devices of a rack.
+// provisioning is the common part of the commands that run a playbook on the devices of a rack.
 type provisioning struct {
 	*app
 	run   provision.Run
-	roles []string // of which --only chooses
+	roles []string // from which --only chooses
 	file  string
 }
 
@@ -69,7 +69,7 @@ func (a *app) rackShutdown() *cobra.Command {
 	return p.command("shutdown", "Switch devices off, and wait until they are", "", "  trivet rack shutdown rack.yaml")
 }
 
-// command is one that runs the playbook as it is.
+// command makes a command that runs the playbook.
 func (p *provisioning) command(name, short, long, example string) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " RACK.yaml [DEVICE...]", Short: short,
 		Long: strings.TrimSpace(short + ".\n" + long), Example: example, Args: cobra.MinimumNArgs(1)}
@@ -85,7 +85,7 @@ func (p *provisioning) command(name, short, long, example string) *cobra.Command
 	return cmd
 }
 
-// read takes the arguments.
+// read parses the arguments.
 func (p *provisioning) read(args []string) error {
 	for _, r := range p.run.Roles {
 		if !slices.Contains(p.roles, r) {
@@ -125,7 +125,7 @@ func (p *provisioning) concerns(device string) bool {
 	return len(p.run.Devices) == 0 || slices.Contains(p.run.Devices, device)
 }
 
-// inside tells k3s of the addresses that devices have in a lab.
+// inside passes the addresses that devices have in a lab to k3s.
 func (p *provisioning) inside(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
@@ -151,7 +151,7 @@ func (p *provisioning) inside(ctx context.Context, name string) error {
 	return nil
 }
 
-// do runs the playbook, and shows at the end what became of each device.
+// do runs the playbook, and shows the result for each device at the end.
 func (p *provisioning) do(ctx context.Context) error {
 	got, err := p.play(ctx)
 	if err != nil {
@@ -160,14 +160,14 @@ func (p *provisioning) do(ctx context.Context) error {
 	return p.sumUp(got)
 }
 
-// play runs the playbook, and shows how far it is.
+// play runs the playbook, and shows its progress.
 func (p *provisioning) play(ctx context.Context) ([]*provision.Outcome, error) {
 	b := &board{app: p.app, live: isTerminal(p.out) && !p.json, width: columnsOf(p.out), doing: map[string]string{}}
 	defer b.draw("")
 	return p.run.Do(ctx, b.tell)
 }
 
-// sumUp shows what became of the devices.
+// sumUp shows the results of the devices.
 func (p *provisioning) sumUp(got []*provision.Outcome) error {
 	failed, changed := 0, 0
 	rows := [][]string{{"DEVICE", "CHANGED", "FAILED", "WHY"}}
@@ -213,7 +213,7 @@ func (p *provisioning) verdict(devices, failed, changed int) string {
 	return words.Plural(changed, "change") + map[bool]string{true: " would be made", false: " made"}[p.run.Check]
 }
 
-// shortened is the first line and the last one of a long reason.
+// shortened returns the first line and the last one of a long reason.
 func shortened(why string) string {
 	lines := strings.Split(strings.TrimSpace(why), "\n")
 	if len(lines) > 3 {
@@ -222,8 +222,8 @@ func shortened(why string) string {
 	return strings.Join(lines, "\n")
 }
 
-// board shows what devices are doing: what has changed or failed line by line, and on a terminal,
-// below that, what each is at.
+// board shows the progress of devices: changes and failures line by line and, on a terminal, below
+// that the current task of each device.
 type board struct {
 	*app
 	live  bool
@@ -266,7 +266,7 @@ func (b *board) tell(e provision.Event) {
 	b.draw(strings.Join(at, " · "))
 }
 
-// line prints one for good.
+// line prints a permanent line.
 func (b *board) line(device, became, what string) {
 	b.draw("")
 	b.say("%s  %s  %s", device, became, what)

@@ -23,7 +23,7 @@ import (
 	"trivet.dev/trivet/target/sites"
 )
 
-// rackSelftest tries a rack from one end to the other, and writes down what came of it.
+// rackSelftest tests a rack from end to end, and writes a report.
 func (a *app) rackSelftest() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -64,18 +64,18 @@ func (a *app) rackSelftest() *cobra.Command {
 	return cmd
 }
 
-// selftest is one that is under way.
+// selftest is a test that is under way.
 type selftest struct {
 	a       *app
 	rack    string
 	list    *site.List
 	lab     string
 	checked []checkedMachine
-	devices []*site.Machine // the two that the lab is made of
+	devices []*site.Machine // the two devices of the lab
 	steps   []selfStep
 }
 
-// selfStep is what was tried, and what came of it.
+// selfStep is a step of the test, and its result.
 type selfStep struct {
 	What   string  `json:"what"`
 	OK     bool    `json:"ok"`
@@ -84,7 +84,7 @@ type selfStep struct {
 	Output string  `json:"output,omitempty"`
 }
 
-// step does something and notes its outcome; it says whether that was as it should be.
+// step runs a step and records its result; it says whether the step succeeded.
 func (t *selftest) step(what string, f func() (says, output string, err error)) bool {
 	began := time.Now()
 	s := selfStep{What: what}
@@ -144,7 +144,7 @@ func (t *selftest) run(ctx context.Context) error {
 	return nil
 }
 
-// withLab brings a lab up, tries it, and takes it down.
+// withLab brings a lab up, tests it, and takes it down.
 func (t *selftest) withLab(ctx context.Context) {
 	dir, err := os.MkdirTemp("", "trivet-selftest-")
 	if err != nil {
@@ -190,7 +190,7 @@ func (t *selftest) check() (says, output string, err error) {
 	return "nothing is wrong", b.String(), err
 }
 
-// clocksDiffer says whether the clock of one of the two devices is off.
+// clocksDiffer says whether the clock of one of the two devices is wrong.
 func (t *selftest) clocksDiffer() bool {
 	return slices.ContainsFunc(t.checked, func(m checkedMachine) bool {
 		return slices.Contains(t.names(), m.Name) &&
@@ -198,7 +198,7 @@ func (t *selftest) clocksDiffer() bool {
 	})
 }
 
-// choose takes two devices that can be reached and are in no lab: such that are hosts themselves.
+// choose takes two devices that are hosts themselves, can be reached, and are in no lab.
 func (t *selftest) choose() (says, output string, err error) {
 	for _, m := range t.checked {
 		d := t.list.Machine(m.Name)
@@ -219,7 +219,8 @@ func (t *selftest) names() (out []string) {
 	return out
 }
 
-// around tries to send past a lab. Without one all ways must work, or they prove nothing.
+// around tries to send past a lab. Without a lab all attempts must succeed: otherwise they would
+// prove nothing.
 func (t *selftest) around(ctx context.Context, guarded bool) (says, output string, err error) {
 	ways, err := sites.Around(ctx, t.list, t.devices, lab.Owner())
 	if err != nil {
@@ -239,7 +240,7 @@ func (t *selftest) around(ctx context.Context, guarded bool) (says, output strin
 	return says, b.String(), err
 }
 
-// settled is how long a device may take until it is what it was.
+// settled is how long a device may take to return to its former state.
 const settled = 20 * time.Second
 
 func (t *selftest) unchanged(ctx context.Context, were map[string][]string) (says, output string, err error) {
@@ -280,7 +281,7 @@ func (t *selftest) trivet(ctx context.Context, words ...string) (says, output st
 	return says, string(out), err
 }
 
-// report is the whole story in Markdown.
+// report returns the report in Markdown.
 func (t *selftest) report(began time.Time) string {
 	var b strings.Builder
 	verdict := "everything held"

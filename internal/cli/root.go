@@ -58,7 +58,7 @@ func Main() int {
 		a.warn(err)
 		return exitUsage
 	}
-	// Until the program has ended: what is interrupted when all is done has ended as it says.
+	// Until the program has ended: an interrupt when all is done does not change its result.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is doing
 	root := a.root()
@@ -179,7 +179,7 @@ func (a *app) client() (*lab.Client, lab.State, error) {
 	return c, s, err
 }
 
-// printJSON prints a value for scripts, and what is missing of it.
+// printJSON prints a value for scripts, with what is missing in it.
 func (a *app) printJSON(v any) error {
 	b, err := json.Marshal(v)
 	if err == nil {
@@ -196,7 +196,7 @@ func (a *app) printJSON(v any) error {
 	return err
 }
 
-// lacks takes note, and says to the user, that an answer of the controller is not whole.
+// lacks records, and tells the user, that an answer of the controller is incomplete.
 func (a *app) lacks(missing []string) {
 	for _, what := range missing {
 		if !slices.Contains(a.missing, what) {

@@ -180,7 +180,7 @@ func (a *app) listRoutes(ctx context.Context, c *api.Client, of *kernels, name s
 	return a.showRoutes(routes)
 }
 
-// listKernelRoutes lists those of one Linux router, of all, or those to exactly one prefix.
+// listKernelRoutes lists the routes of one Linux router, of all, or those to exactly one prefix.
 func (a *app) listKernelRoutes(ctx context.Context, of *kernels, args []string) error {
 	name := ""
 	if len(args) > 0 {
@@ -245,7 +245,7 @@ func (a *app) showRoutes(routes api.Routes) error {
 	return nil
 }
 
-// compareRoutes shows what a router has from all sources to a prefix.
+// compareRoutes shows a router's routes to a prefix from all sources.
 func (a *app) compareRoutes(ctx context.Context, c *api.Client, name, prefix string) error {
 	p, err := parsePrefix(prefix)
 	if err != nil {
@@ -290,11 +290,11 @@ func (a *app) compareRoutes(ctx context.Context, c *api.Client, name, prefix str
 	return nil
 }
 
-// codes are the letters of sources, those of FRR where it has the source. Protocols add theirs.
+// codes are the letters for sources, FRR's if it has the source. Protocols add theirs.
 var codes = map[string]string{"connected": "C", "static": "S", "program": "p", "balanced": "b", "shortest path": "s",
 	"fallback": "f"}
 
-// listAll shows what routers have from all sources, in FRR's words.
+// listAll shows routers' routes from all sources, in FRR's format.
 func (a *app) listAll(ctx context.Context, c *api.Client, args []string) error {
 	name := ""
 	switch len(args) {
@@ -368,7 +368,7 @@ func (a *app) followRoutes(ctx context.Context, c *api.Client, args []string) er
 	return err
 }
 
-// frrLines are a route as FRR's show ip route has it, one for each next hop.
+// frrLines returns a route in the format of FRR's show ip route, a line for each next hop.
 func frrLines(r api.Route) (out []string) {
 	source, _, _ := strings.Cut(r.Source, " ")
 	code := cmp.Or(codes[r.Source], codes[source], "?")
@@ -417,7 +417,7 @@ func hopCells(r api.Route) (out [][]string) {
 	return out
 }
 
-// nextHop shows the neighbour's address and name, and what the route says if that is another.
+// nextHop shows the neighbour's address and name, and the address in the route if that differs.
 func nextHop(h api.Hop) string {
 	text := "–"
 	if h.Via.IsValid() {

@@ -69,33 +69,33 @@ func (a *app) save() *cobra.Command {
 	return cmd
 }
 
-// saving is a file that is becoming what a lab is now.
+// saving is a file that is being changed to match a lab.
 type saving struct {
 	lab     *topology.Topology
 	present map[string]lab.Present
-	nodes   map[string]bool // only these, if there are any
+	nodes   map[string]bool // to save; nil: all
 
 	from      string // the file that the lab came from, or ""
 	file      string
 	isNew     bool // there is no such file yet
 	was       []byte
 	text      []byte
-	first     *topology.Topology           // what the file says, resolved
-	files     []savedFile                  // beside it
-	datapaths map[string]topology.Datapath // what the file alone gives nodes, without what up was told, and devices are
+	first     *topology.Topology           // the file's topology before, resolved
+	files     []savedFile                  // next to it
+	datapaths map[string]topology.Datapath // by node, from the file alone, without up's flags and devices
 	said      []Saved
 	left      []string
 }
 
-// savedFile is a file beside the topology's.
+// savedFile is a file next to the topology's.
 type savedFile struct {
 	name, was, text string
 	mode            os.FileMode // of a new one
-	given           bool        // to a node, whose mode one that is there gets as well
-	wasMode         uint32      // then
+	given           bool        // to a node: the mode of an existing file is also set
+	wasMode         uint32      // before that
 }
 
-// put has a file written, once.
+// put adds a file to those to be written, once.
 func (s *saving) put(f savedFile) {
 	if i := slices.IndexFunc(s.files, func(has savedFile) bool { return has.name == f.name }); i >= 0 {
 		f.was = s.files[i].was
@@ -105,7 +105,7 @@ func (s *saving) put(f savedFile) {
 	s.files = append(s.files, f)
 }
 
-// Saved is something that is written.
+// Saved is something that was written.
 type Saved struct {
 	Subject string `json:"subject"` // a node or link
 	What    string `json:"what"`
@@ -168,7 +168,7 @@ func (s *saving) arguments(args []string, state lab.State) (file string, err err
 	return file, nil
 }
 
-// begin reads the file, or begins a new one with what the lab is.
+// begin reads the file, or begins a new one with the lab's topology.
 func (s *saving) begin(file string) (err error) {
 	s.file = file
 	if err := mine(file); err != nil {
@@ -178,14 +178,14 @@ func (s *saving) begin(file string) (err error) {
 	if s.isNew = errors.Is(err, os.ErrNotExist); s.isNew {
 		t := s.lab.Clone()
 		for _, n := range t.Nodes {
-			n.Config = nil              // it is written into files of its own
-			for i, g := range n.Files { // as they were given: what they are now comes after
+			n.Config = nil              // written into files of its own later
+			for i, g := range n.Files { // as given; changes come later
 				n.Files[i] = topology.NodeFile{Path: g.Path, TextFile: topology.TextFile{File: s.own(n, g.Path)}}
 				s.put(savedFile{name: n.Files[i].File, text: g.Text, mode: os.FileMode(g.Mode), given: true})
 			}
 			if n.Guest != nil && n.Guest.UserData != (topology.TextFile{}) &&
 				(n.Guest.UserData.File == "" || !s.sameDirectory()) {
-				n.Guest.UserData = topology.TextFile{} // the lab does not say what is in it
+				n.Guest.UserData = topology.TextFile{} // the lab does not reveal its content
 				s.leave(n.Name, "user_data is not saved, as a lab does not show it: it is that of %s",
 					cmp.Or(s.from, "the lab's own file"))
 			}
@@ -213,7 +213,7 @@ func (s *saving) begin(file string) (err error) {
 	return s.sameNodes()
 }
 
-// sameDirectory says whether names of files mean in the new file what they meant where the lab came
+// sameDirectory says whether names of files mean the same in the new file as where the lab came
 // from.
 func (s *saving) sameDirectory() bool {
 	a, errA := filepath.Abs(s.file)
@@ -221,7 +221,7 @@ func (s *saving) sameDirectory() bool {
 	return s.from != "" && errA == nil && errB == nil && filepath.Dir(a) == filepath.Dir(b)
 }
 
-// mine says whether root may replace a file: not where a link of somebody else leads.
+// mine says why root must not replace a file: a link of somebody else must not be followed.
 func mine(file string) error {
 	info, err := os.Lstat(file)
 	if err != nil || info.Mode()&os.ModeSymlink == 0 || os.Geteuid() != 0 || os.Getenv("SUDO_UID") != "" {
@@ -233,7 +233,7 @@ func mine(file string) error {
 	return nil
 }
 
-// resolved is what the text means now. Flags of up have made the lab what no file says.
+// resolved returns the current meaning of the text, with up's flags, which no file contains.
 func (s *saving) resolved() (*topology.Topology, error) {
 	t, problems := trivet.Read(s.file, s.text)
 	if err := problems.Err(); err != nil {
@@ -259,8 +259,7 @@ func (s *saving) resolved() (*topology.Topology, error) {
 	return r, problems.Err()
 }
 
-// texts are what nodes have in files of their own, by file: what was read first, or is to be
-// written.
+// texts returns the contents of nodes' own files, by file: as first read, or as to be written.
 func (s *saving) texts() map[string]formats.Beside {
 	out := map[string]formats.Beside{}
 	if s.first != nil {
@@ -279,7 +278,7 @@ func (s *saving) texts() map[string]formats.Beside {
 	return out
 }
 
-// sameNodes says why a file is not that of the lab.
+// sameNodes says why a file is not the lab's.
 func (s *saving) sameNodes() error {
 	hint := "bring the lab to it first:  trivet apply " + s.file + ", or save to another file"
 	for _, n := range s.lab.Nodes {
@@ -299,8 +298,8 @@ func (s *saving) sameNodes() error {
 	return nil
 }
 
-// change makes the text what the lab is. A change may lead to others, as what is given decides what
-// is assigned and computed: it ends when nothing differs, or nothing helps.
+// change changes the text to match the lab. A change may require others, as what is given decides
+// what is assigned and computed: it ends when nothing differs, or nothing helps.
 func (s *saving) change() error {
 	if err := s.links(); err != nil {
 		return err
@@ -330,7 +329,7 @@ func (s *saving) change() error {
 	return s.remaining(r)
 }
 
-// links writes the links as they are.
+// links writes the current links.
 func (s *saving) links() error {
 	now := topology.LinksByKey(s.lab)
 	for i, key := range topology.LinkKeys(s.first) {
@@ -357,7 +356,7 @@ func (s *saving) links() error {
 	return nil
 }
 
-// linkChange is what makes a link of a file what it is in the lab; false if nothing does.
+// linkChange returns the change that turns a link of a file into the lab's; false if none does.
 func linkChange(file, is *topology.Link) (topology.LinkChange, bool) {
 	if file.Ends[0].Label() != is.Ends[0].Label() {
 		is = is.Clone()
@@ -371,8 +370,8 @@ func (s *saving) beside() string {
 	return strings.TrimSuffix(filepath.Base(s.file), filepath.Ext(s.file)) + ".d"
 }
 
-// own is the file there for one that a node is given at a path. (An asterisk would be read as the
-// node's name.)
+// own returns the file there for one that a node is given at a path. (An asterisk would be replaced
+// by the node's name.)
 func (s *saving) own(n *topology.Node, path string) string {
 	return filepath.Join(s.beside(), n.Name, strings.ReplaceAll(path, "*", "_"))
 }
@@ -402,7 +401,7 @@ func (s *saving) configs() error {
 			case i < 0:
 				list = append(list, topology.ConfigFile{Kind: c.Kind})
 				i = len(list) - 1
-				// Else the file would be refused.
+				// Otherwise the file would be refused.
 				if c.Kind == string(topology.OVS) && s.datapaths[n.Name] != topology.OVS {
 					change.Datapath = &n.Datapath
 					s.say(n.Name, "datapath: %s", n.Datapath)
@@ -411,11 +410,11 @@ func (s *saving) configs() error {
 			if list[i].File == "" { // or its text is in the topology's file
 				list[i].File, list[i].Text, changed = own, "", true
 			}
-			if s.shared(n, list[i].File, "") { // another node's stays as it is
+			if s.shared(n, list[i].File, "") { // another node's file stays as it is
 				list[i].File, changed = own, true
 			}
 			mode := os.FileMode(0o644)
-			if c.Kind == topology.ConfigFRR || c.Kind == topology.ConfigBIRD { // with keys
+			if c.Kind == topology.ConfigFRR || c.Kind == topology.ConfigBIRD { // these contain keys
 				mode = 0o600
 			}
 			s.put(savedFile{name: list[i].File, was: list[i].Text, text: c.Text, mode: mode})
@@ -439,8 +438,7 @@ func (s *saving) configs() error {
 	return nil
 }
 
-// shared says whether a file is another node's as well, or given to the same one elsewhere than at
-// a path.
+// shared says whether a file is also another node's, or given to the same node at another path.
 func (s *saving) shared(n *topology.Node, file, path string) bool {
 	return slices.ContainsFunc(s.first.Nodes, func(other *topology.Node) bool {
 		same := other.Name == n.Name
@@ -450,7 +448,7 @@ func (s *saving) shared(n *topology.Node, file, path string) bool {
 	})
 }
 
-// given writes the files that nodes were given, as they are there now.
+// given writes the files that nodes were given, with their current contents.
 func (s *saving) given() error {
 	for _, n := range s.first.Nodes {
 		if !s.has(n.Name) {
@@ -464,7 +462,7 @@ func (s *saving) given() error {
 				continue
 			}
 			now := p[at]
-			now.Mode &^= othersWrite &^ was.Mode // what is in a node opens nothing here to others
+			now.Mode &^= othersWrite &^ was.Mode // a mode in a node grants others nothing here
 			switch {
 			case now.Mode&ownerReads == 0:
 				s.leave(n.Name, "%s can be read by nobody (mode %04o): it is not saved", was.Path, now.Mode)
@@ -507,7 +505,7 @@ const (
 	othersWrite = 0o022
 )
 
-// finishSave shows what there is to write, and writes it.
+// finishSave shows what is to be written, and writes it.
 func (a *app) finishSave(s *saving, dryRun bool) error {
 	nothing := !s.isNew && len(s.files) == 0 && bytes.Equal(s.was, s.text)
 	if s.isNew {
@@ -594,8 +592,8 @@ func (s *saving) write() error {
 	return replaceFile(s.file, s.text)
 }
 
-// replaceBelow replaces a file below a directory, out of which no link leads, or makes it, with a
-// mode; one that is there keeps its own unless exact asks for this one.
+// replaceBelow replaces or makes a file below a directory, without following links out of it. A new
+// file gets the mode; an existing one keeps its own, unless exact is set.
 func replaceBelow(root *os.Root, name, text string, mode os.FileMode, exact bool) error {
 	if info, err := root.Lstat(name); err == nil {
 		if !info.Mode().IsRegular() {

@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/topology/formats/trivet"
 )
 
-// network writes a node's addresses and routes, where the text does not lead to them.
+// network writes a node's addresses and routes, as far as the text does not already lead to them.
 func (s *saving) network(r *topology.Topology, n *topology.Node) error {
 	addresses, loopback, routes := s.wanted(n)
 	if addresses == nil {
@@ -70,8 +70,8 @@ func (s *saving) network(r *topology.Topology, n *topology.Node) error {
 	return err
 }
 
-// wanted is what a node is to have: what it has now or, if it is not to be saved, what the file
-// gave it. addresses is nil if that is not known.
+// wanted returns the addresses and routes to save for a node: its current ones or, if it is not to
+// be saved, the file's. addresses is nil if they are unknown.
 func (s *saving) wanted(n *topology.Node) (
 	addresses map[string][]netip.Prefix, loopback []netip.Prefix, routes []topology.Route) {
 	p := s.present[n.Name]
@@ -117,7 +117,7 @@ func (s *saving) setAddresses(node, device string, addresses []netip.Prefix) err
 	return nil
 }
 
-// remaining says what the text cannot say.
+// remaining reports what the text cannot express.
 func (s *saving) remaining(r *topology.Topology) error {
 	for _, n := range r.Nodes {
 		addresses, _, routes := s.wanted(n)
@@ -161,7 +161,7 @@ func sameSet[T comparable](a, b []T) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(x T) bool { return !slices.Contains(b, x) })
 }
 
-// inOrder is a list in the order of another one, with what is new last.
+// inOrder returns a list in the order of another one, with new elements last.
 func inOrder[T comparable](order, list []T) []T {
 	out := []T{}
 	for _, x := range order {
@@ -199,7 +199,7 @@ func sameRoute(file, kernel topology.Route) bool {
 		file.Device == kernel.Device && file.Discard == kernel.Discard && file.KernelMetric() == kernel.KernelMetric()
 }
 
-// differing are the routes that a kernel has besides those of a file, and those that it lacks.
+// differing returns the routes that only the kernel has, and those that only the file has.
 func differing(file, kernel []topology.Route) (more, gone []topology.Route) {
 	for _, k := range kernel {
 		if !slices.ContainsFunc(file, func(f topology.Route) bool { return sameRoute(f, k) || sameRoute(k, f) }) {
@@ -214,7 +214,8 @@ func differing(file, kernel []topology.Route) (more, gone []topology.Route) {
 	return more, gone
 }
 
-// inFileOrder are the routes of a kernel, as a file has them where it does, and in its order.
+// inFileOrder returns the routes of a kernel, in the form and order of a file's where that has
+// them.
 func inFileOrder(file, kernel []topology.Route) (out []topology.Route) {
 	for _, f := range file {
 		if slices.ContainsFunc(kernel, func(k topology.Route) bool { return sameRoute(f, k) }) {

@@ -21,7 +21,7 @@ var takesScripts = []string{"up", "apply", "validate", "inspect", "graph", "conv
 
 func isScript(file string) bool { return strings.EqualFold(filepath.Ext(file), ".py") }
 
-// endFlags inserts "--" before a program's own arguments, so that none is taken for a flag of
+// endFlags inserts "--" before a program's own arguments, so that none is taken as a flag of
 // Trivet's.
 func endFlags(root *cobra.Command, args []string) []string {
 	cmd, rest, err := root.Find(args)
@@ -42,7 +42,7 @@ func endFlags(root *cobra.Command, args []string) []string {
 				if script {
 					return slices.Insert(slices.Clone(args), i, "--")
 				}
-				return args // the command will report it
+				return args // the command reports the error
 			}
 			if !hasValue && flag.NoOptDefVal == "" {
 				i++

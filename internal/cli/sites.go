@@ -17,7 +17,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// spreading counts what of a placed topology is at each site, and between them.
+// spreading counts the nodes of a placed topology at each site, and the links between sites.
 type spreading struct {
 	nodes, links map[string]int
 	between      map[[2]string]int
@@ -76,7 +76,7 @@ func (a *app) sumUpSites(s *lab.State) {
 	a.say("  %s", strings.Join(parts, "   "))
 }
 
-// showSites shows the sites of a lab that is up, and what carries the links between them.
+// showSites shows the sites of a lab that is up, and the carriers of links between them.
 func (a *app) showSites(t *topology.Topology, sites lab.Sites) {
 	is := spreadingOf(t)
 	row := func(name, machine, clock string) []string {
@@ -118,7 +118,7 @@ func (a *app) showSites(t *topology.Topology, sites lab.Sites) {
 	}
 }
 
-// carriedCells are what was measured of a carrier: round trip, loss, largest packet.
+// carriedCells returns the measurements of a carrier: round trip, loss, maximum packet size.
 func carriedCells(c lab.Carried) []string {
 	cells := []string{"–", fmt.Sprintf("%d of %d", c.Sent-c.Received, c.Sent), "–"}
 	if c.RTT != nil {
@@ -207,7 +207,7 @@ func (a *app) showCarriers(list []lab.Carried, carrier string) {
 	}
 }
 
-// clockFinding is what is found of a machine's clock.
+// clockFinding is the name of the finding about a machine's clock.
 const clockFinding = "clock"
 
 func siteFindings(x sites.Examined) []finding {

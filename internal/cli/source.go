@@ -17,7 +17,7 @@ import (
 	_ "trivet.dev/trivet/topology/formats/all" // registers the formats
 )
 
-// source says where a topology comes from and what the command line changes in it.
+// source says where a topology comes from and what the command line overrides.
 type source struct {
 	nodes       string
 	topo        string
@@ -132,7 +132,7 @@ func (s *source) read(what string, args []string) (*topology.Topology, topology.
 	return t, nil, err
 }
 
-// withEnding says which file is meant by a name without its ending.
+// withEnding suggests the file that a name without its ending may mean.
 func withEnding(what string) error {
 	for _, f := range formats.All() {
 		for _, ending := range f.Extensions {
@@ -148,7 +148,7 @@ func (s *source) options(args []string) formats.Options {
 	return formats.Options{Topo: s.topo, Args: args, Waiting: func(what string) { fmt.Fprintln(os.Stderr, what) }}
 }
 
-// changes says that the command line changes what is read.
+// changes says whether the command line overrides anything in what is read.
 func (s *source) changes() bool {
 	return s.nodes+s.topo+s.datapath+s.ipv6+s.routes+s.name != "" || len(s.controller) > 0 || s.controllers > 0
 }

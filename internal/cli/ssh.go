@@ -9,13 +9,12 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// sshOptions are for nodes: their keys are those that whoever has brought the lab up has put there,
-// other labs have other nodes at the same addresses, and nobody is between the machine and them.
+// sshOptions are for nodes: whoever has brought the lab up has installed their keys, other labs
+// have other nodes at the same addresses, and nobody is between the machine and them.
 var sshOptions = [][2]string{{"StrictHostKeyChecking", "no"}, {"UserKnownHostsFile", "/dev/null"},
 	{"LogLevel", "ERROR"}}
 
-// sayReached prints how nodes are reached by their management addresses: for Ansible, or else for
-// ssh.
+// sayReached prints how to reach nodes by their management addresses: for Ansible, or else for ssh.
 func (a *app) sayReached(info lab.Info, ansible bool) error {
 	t := info.Topology
 	if (t.Management == topology.Management{}) {

@@ -15,15 +15,15 @@ import (
 )
 
 // table prints rows with aligned columns; the first row is the headings. If a table is too wide for
-// the terminal, it drops empty columns and wraps the lines of its last column, and of others as far
-// as that takes no word apart.
+// the terminal, it drops empty columns and wraps the last column, and others if that is not enough
+// and splits no word.
 func (a *app) table(rows [][]string) {
 	for _, line := range layOut(rows, columnsOf(a.out)) {
 		fmt.Fprintln(a.out, line)
 	}
 }
 
-// columnsOf is the width of a terminal; anything else has no limit.
+// columnsOf returns the width of a terminal; other outputs have no limit.
 func columnsOf(out any) int {
 	if f, ok := out.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
@@ -94,10 +94,11 @@ func layOut(rows [][]string, room int) []string {
 	return lines
 }
 
-// leastOfLast is how narrow the last column may become, which may take words apart.
+// leastOfLast is the minimum width of the last column, which may split words.
 const leastOfLast = 16
 
-// narrow makes columns narrower by over in sum: the last, then always the widest that can be.
+// narrow reduces the widths of columns by over in total: first the last column, then always the
+// widest that can be reduced.
 func narrow(width []int, rows [][]string, over int) {
 	last := len(width) - 1
 	least := make([]int, len(width))

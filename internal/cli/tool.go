@@ -17,26 +17,26 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// A tool is a program of the machine, for which a lab has ours stand: of a lab's devices it is run
-// where these are, of all others as if ours were not there.
+// A tool is a program of the machine in place of which ours was called: if the arguments name a
+// lab's devices, the tool is run where these are, otherwise as if it had been called itself.
 type tool struct {
 	lab, dir   string // the lab's name and directory
 	name, path string
 	args       []string
 	env        []string
 	client     *lab.Client
-	qdiscs     *qdiscs // it is tc, which is asked for queueing disciplines
+	qdiscs     *qdiscs // set if it is tc, asked for queueing disciplines
 }
 
 // Tool runs the program in place of a tool; args are the lab's directory, the tool's name and its
-// arguments. It returns the exit code, if the process does not become the tool.
+// arguments. It returns the exit code, unless the process becomes the tool.
 func Tool(args []string) int {
 	t := &tool{lab: filepath.Base(args[0]), dir: args[0], name: args[1], args: args[2:], env: os.Environ()}
 	if t.path = behind(local.ToolsDir(t.dir), t.name); t.path == "" {
 		fmt.Fprintf(os.Stderr, "%s: command not found\n", t.name)
 		return 127
 	}
-	os.Setenv("TRIVET_RUN_DIR", filepath.Dir(t.dir)) // not for the tool, whose environment we have
+	os.Setenv("TRIVET_RUN_DIR", filepath.Dir(t.dir)) // the tool itself gets the earlier environment
 	t.client = lab.NewClient(lab.State{Name: t.lab})
 	kind := lists(t.name, t.args)
 	if t.name == "tc" {
@@ -48,7 +48,7 @@ func Tool(args []string) int {
 	}
 	a, err := t.client.Tool(context.Background(),
 		lab.ToolRequest{Namespace: ns.Ino, Words: t.args, All: kind != listsNone, Queues: t.qdiscs != nil})
-	if err != nil { // the lab is not there any more, or not ours
+	if err != nil { // the lab is gone, or not ours
 		return t.become()
 	}
 	if t.qdiscs != nil {
@@ -72,7 +72,7 @@ func Tool(args []string) int {
 	return code
 }
 
-// behind finds a program behind a directory in PATH, or one below it.
+// behind finds a program in PATH after a directory, or one below it.
 func behind(dir, name string) string {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	for i, d := range slices.Backward(dirs) {
@@ -95,14 +95,15 @@ func (t *tool) fail(err error) int {
 	return 1
 }
 
-// become makes the process the tool, in the namespace in which the calling thread is.
+// become makes the process the tool, in the calling thread's namespace.
 func (t *tool) become() int {
 	err := syscall.Exec(t.path, append([]string{t.name}, t.args...), t.env)
 	fmt.Fprintf(os.Stderr, "%s: %v\n", t.name, err)
 	return 126
 }
 
-// ask has the lab's daemon run the tool: it decides who may, and whether at another site.
+// ask has the lab's daemon run the tool: it decides who may, and runs it at another site if
+// necessary.
 func (t *tool) ask(node string) int {
 	a := &app{out: os.Stdout, err: os.Stderr}
 	r := asHere(node, append([]string{t.name}, t.args...))
@@ -119,7 +120,7 @@ func (t *tool) ask(node string) int {
 	return 0
 }
 
-// output runs the tool where the calling thread is, and returns what it prints.
+// output runs the tool in the calling thread's namespace, and returns its output.
 func (t *tool) output() (out []byte, code int) {
 	cmd := exec.Command(t.path, t.args...)
 	cmd.Args[0], cmd.Env, cmd.Stdin, cmd.Stderr = t.name, t.env, os.Stdin, os.Stderr
@@ -166,7 +167,7 @@ func (t *tool) both(a lab.ToolAnswer) int {
 	return code
 }
 
-// inTurn joins what was printed: two lists of JSON are one.
+// inTurn joins two outputs: two lists of JSON become one.
 func inTurn(a, b []byte) []byte {
 	var one, two []json.RawMessage
 	if json.Unmarshal(a, &one) == nil && json.Unmarshal(b, &two) == nil {
@@ -177,19 +178,19 @@ func inTurn(a, b []byte) []byte {
 	return slices.Concat(a, b)
 }
 
-// A listing says of which devices a tool tells that is not asked for one by its name.
+// A listing says which devices a tool shows if its arguments name none.
 type listing int
 
 const (
-	listsNone     listing = iota // it tells of none
-	listsBoth                    // of the machine's and the switches'
-	listsSwitches                // of the switches': it goes on and on, and can only be in one place
+	listsNone     listing = iota // none
+	listsBoth                    // the machine's and the switches'
+	listsSwitches                // the switches': it runs on, and can be in one namespace only
 )
 
-// lists says what a tool lists.
+// lists returns the listing of a tool with arguments.
 func lists(tool string, args []string) listing {
 	options, words := cutOptions(args)
-	asks := func(objects ...string) bool { // for all of a kind of objects: OBJECT [show [up]]
+	asks := func(objects ...string) bool { // whether it asks for all objects of a kind: OBJECT [show [up]]
 		if len(words) == 0 ||
 			!slices.ContainsFunc(objects, func(o string) bool { return strings.HasPrefix(o, words[0]) }) {
 			return false
@@ -231,7 +232,7 @@ func lists(tool string, args []string) listing {
 	return listsNone
 }
 
-// cutOptions cuts the options off that come first.
+// cutOptions separates the leading options.
 func cutOptions(args []string) (options, words []string) {
 	at := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
 	if at < 0 {
@@ -240,7 +241,7 @@ func cutOptions(args []string) (options, words []string) {
 	return args[:at], args[at:]
 }
 
-// isShow says whether a word is one of iproute2 for showing, which may be cut short.
+// isShow says whether a word is one of iproute2's for showing, possibly abbreviated.
 func isShow(word string) bool {
 	return word != "" && slices.ContainsFunc([]string{"show", "list", "lst", "ls"}, func(s string) bool {
 		return strings.HasPrefix(s, word)

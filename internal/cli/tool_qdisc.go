@@ -14,19 +14,20 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// qdiscs answers "tc qdisc show" for devices at delay lines: what waits there waits in a process,
-// of which tc knows nothing. It is shown as what Mininet shapes links with, in tc's own words.
+// qdiscs answers "tc qdisc show" for devices at delay lines, whose queues are in a process and
+// unknown to tc. It shows what Mininet shapes links with, in tc's own format.
 type qdiscs struct {
 	dev         string // "" of all devices
 	stats, json bool
 	queues      []lab.LineQueue
 }
 
-// readQdiscs reads the arguments of tc; nil if they do not ask for root queueing disciplines alone.
+// readQdiscs parses the arguments of tc; nil if they ask for anything but root queueing
+// disciplines.
 func readQdiscs(args []string) *qdiscs {
 	options, words := cutOptions(args)
 	q := &qdiscs{}
-	for _, o := range options { // an option may be cut short
+	for _, o := range options { // may be abbreviated
 		name := strings.TrimLeft(o, "-")
 		switch is := func(words ...string) bool {
 			return name != "" && slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, name) })
@@ -54,7 +55,7 @@ func readQdiscs(args []string) *qdiscs {
 	return q
 }
 
-// A qdisc is one as tc shows it, in its order.
+// A qdisc is a discipline as tc shows it, with fields in tc's order.
 type qdisc struct {
 	Kind    string `json:"kind"`
 	Handle  string `json:"handle"`
@@ -66,7 +67,7 @@ type qdisc struct {
 	*qdiscStats
 
 	words string // its options
-	more  string // what it alone counts
+	more  string // counters that only it has
 }
 
 type qdiscStats struct {
@@ -105,8 +106,8 @@ type netemRandom struct {
 	Correlation float64 `json:"correlation"`
 }
 
-// ofQueue returns what shapes what leaves a device: htb if it has a bandwidth, below it what
-// manages the queue, if anything does, and netem.
+// ofQueue returns the disciplines that shape what leaves a device: htb if it has a bandwidth, below
+// it the active queue management, if any, and netem.
 func (q *qdiscs) ofQueue(queue lab.LineQueue) []qdisc {
 	i, held := queue.Impairment, queue.Direction.Queue
 	backlog := counters.Traffic{Packets: held.Packets, Bytes: held.Bytes}
@@ -167,7 +168,7 @@ func (q *qdiscs) ofQueue(queue lab.LineQueue) []qdisc {
 	return out
 }
 
-// tcManaged is how tc shows what manages a queue.
+// tcManaged returns tc's description of active queue management.
 func tcManaged(q topology.Queue) (words string, options map[string]any) {
 	options = map[string]any{}
 	add := func(name, word string, value any) { words, options[name] = words+name+" "+word+" ", value }
@@ -203,8 +204,8 @@ func tcManaged(q topology.Queue) (words string, options map[string]any) {
 	return words, options
 }
 
-// tcManagedStats is the line in which tc has what only such a discipline counts, as far as it is
-// known.
+// tcManagedStats returns the line of tc with counters that only such a discipline has, as far as
+// they are known.
 func tcManagedStats(d topology.Discipline, full, early, marked uint64) string {
 	switch d {
 	case topology.RED:
@@ -215,7 +216,7 @@ func tcManagedStats(d topology.Discipline, full, early, marked uint64) string {
 	return fmt.Sprintf("  drop_overlimit %d ecn_mark %d\n", full, marked)
 }
 
-// tcTime is how tc writes a time.
+// tcTime formats a time as tc does.
 func tcTime(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -226,7 +227,7 @@ func tcTime(d time.Duration) string {
 	return strconv.FormatInt(d.Microseconds(), 10) + "us"
 }
 
-// text is what tc prints of a qdisc.
+// text returns tc's output for a qdisc.
 func (d qdisc) text() string {
 	s := "qdisc " + d.Kind + " " + d.Handle + " "
 	if d.Dev != "" {
@@ -246,7 +247,7 @@ func (d qdisc) text() string {
 	return s
 }
 
-// tcSize is how tc writes a number of bytes: a unit that is nearly right will do.
+// tcSize formats a number of bytes as tc does; it is approximate.
 func tcSize(n uint64) string {
 	for _, unit := range []struct {
 		size, error uint64
@@ -260,8 +261,8 @@ func tcSize(n uint64) string {
 	return fmt.Sprint(n, "b")
 }
 
-// show returns what tc has printed, with the queues of delay lines in place of what the kernel
-// gives each device by itself; what else the device has been given comes after.
+// show returns tc's output with the queues of delay lines in place of the kernel's default
+// disciplines; disciplines that the device was given follow.
 func (q *qdiscs) show(printed []byte) []byte {
 	left := map[string]lab.LineQueue{}
 	for _, queue := range q.queues {
@@ -303,8 +304,8 @@ func (q *qdiscs) show(printed []byte) []byte {
 	return out.Bytes()
 }
 
-// hides says whether a queueing discipline of a device is not the user's: one that the kernel has
-// given it (only that has the number 0), where packets only pass, or Trivet's own.
+// hides says whether a queueing discipline of a device is not the user's: the kernel's default
+// (only that has the number 0), one through which packets only pass, or Trivet's own.
 func (q *qdiscs) hides(dev, kind, handle string) bool {
 	return slices.ContainsFunc(q.queues, func(queue lab.LineQueue) bool {
 		return queue.Direction.From.Interface == dev && (handle == "0:" || queue.Hooked && kind == "clsact")

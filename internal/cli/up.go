@@ -80,7 +80,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	}
 	here := *r
 	if on != lab.OnThisMachine {
-		here.Site = topology.Head // the others look for themselves
+		here.Site = topology.Head // the other machines check for themselves
 	}
 	if err := lab.Installed(&here, lab.Owner()); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	if t, err = a.agreed(ctx, c, s, t, nil, machines != nil && machines.TakesHosts()); err != nil {
 		return err
 	}
-	if c.leave { // links to interfaces have been removed
+	if c.leave { // links to interfaces were removed
 		if r, more, err = s.resolve(t); err != nil {
 			return err
 		}
@@ -194,13 +194,13 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 	return err
 }
 
-// exitsWithALab says whether up ends with a lab that is up, though not with 0.
+// exitsWithALab says whether up ends with a lab that is up, despite an exit code other than 0.
 func exitsWithALab(err error) bool {
 	var code exitCode
 	return errors.As(err, &code) && code == exitController
 }
 
-// sayOwn says why a lab has another name than its topology.
+// sayOwn explains why a lab has another name than its topology.
 func (a *app) sayOwn(plain, name string) {
 	if name != plain {
 		a.say("the lab is called %s: another user has one called %s (--name chooses another)", name, plain)

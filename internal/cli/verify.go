@@ -75,8 +75,8 @@ func (a *app) verify() *cobra.Command {
 	return cmd
 }
 
-// compareWithFile has the lab compared with what a file says, or (file "") with the one that it
-// came from, as far as that can be read without running it.
+// compareWithFile has the lab compared with a file or (file "") with the one that it came from, if
+// that can be read without running it.
 func compareWithFile(ctx context.Context, c *lab.Client, state lab.State, file string, o *verify.Options) error {
 	o.Promised = file != ""
 	if !o.Promised {
@@ -98,8 +98,8 @@ func compareWithFile(ctx context.Context, c *lab.Client, state lab.State, file s
 	return nil
 }
 
-// asBroughtUp reads a file and resolves it as for a running lab, which gives what the file leaves
-// open.
+// asBroughtUp reads a file and resolves it as for a running lab, from which it takes what the file
+// leaves open.
 func asBroughtUp(file string, running *topology.Topology) (*topology.Topology, error) {
 	var s source
 	t, _, err := s.load(file)
@@ -224,7 +224,7 @@ func (a *app) showLinks(r *verify.Result) {
 	for _, l := range r.Links {
 		for _, d := range l.Directions {
 			for _, c := range d.Checks {
-				more := c.Asked > 0 // than what hardly any link is asked to do
+				more := c.Asked > 0 // asked for more than the default
 				switch c.What {
 				case verify.MTU:
 					more = c.Asked != topology.MTU
@@ -256,7 +256,7 @@ func (a *app) showLinks(r *verify.Result) {
 	a.table(rows)
 }
 
-// mark is the verdict on a direction, and what the verdict is about.
+// mark returns the verdict on a direction, and the checks that it is about.
 func mark(d *verify.Direction) string {
 	v := d.Verdict()
 	if v == verify.OK {
@@ -305,7 +305,7 @@ func pair(c *verify.Check, unit string) string {
 	return strings.TrimSpace(asked + " / " + got + " " + unit)
 }
 
-// scaled returns the unit in which what is measured in a unit is written, and its size.
+// scaled returns the unit, and its size, in which a value of a unit is shown.
 func scaled(unit string, asked float64) (string, float64) {
 	switch {
 	case unit == "s":

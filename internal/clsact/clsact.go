@@ -1,4 +1,4 @@
-// Package clsact attaches eBPF programs to devices, where they see packets that come in or go out
+// Package clsact attaches eBPF programs to devices, for packets that arrive or leave there
 // (tc-bpf(8)).
 package clsact
 
@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Qdisc returns the queueing discipline that a device must have for programs to be attached.
+// Qdisc returns the queueing discipline that a device needs before programs can be attached.
 func Qdisc(index int) netlink.Qdisc {
 	return &netlink.GenericQdisc{QdiscType: "clsact",
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0),
 			Parent: netlink.HANDLE_CLSACT}}
 }
 
-// Add adds it to a device, unless it has it.
+// Add adds that discipline to a device, unless it has it.
 func Add(index int) error {
 	if err := netlink.QdiscAdd(Qdisc(index)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
@@ -31,21 +31,21 @@ func Add(index int) error {
 	return nil
 }
 
-// Ingress returns the filter by which a program, given by its file descriptor, sees packets that
-// come in at a device: there is one per device.
+// Ingress returns the filter that passes packets arriving at a device to a program, given by its
+// file descriptor: there is one per device.
 func Ingress(index, program int, name string) *netlink.BpfFilter {
 	return &netlink.BpfFilter{Fd: program, Name: name, DirectAction: true, FilterAttrs: netlink.FilterAttrs{
 		LinkIndex: index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Protocol: unix.ETH_P_ALL, Priority: 1}}
 }
 
-// Redirect sends all that comes in at a device out by another. Both are given by their indexes in
-// the namespace of the calling thread.
+// Redirect redirects all packets that arrive at a device to another device. Both are given by their
+// indexes in the calling thread's namespace.
 func Redirect(from, to int) error { return redirect(from, to, nil) }
 
-// RedirectAnswered is Redirect, but for what a DHCP server answers that hears a client at the
-// device: requests of the client, which another server could answer as well, and what asks for the
-// server by ARP. All else passes: requests in VLANs, and those of others that the client forwards
-// or relays.
+// RedirectAnswered is Redirect, except that it drops what a DHCP server at the device answers: the
+// client's requests, which another server could answer as well, and ARP requests for the server.
+// Everything else passes: requests in VLANs, and requests of others that the client forwards or
+// relays.
 func RedirectAnswered(from, to int, client [6]byte, server netip.Addr) error {
 	return redirect(from, to, unanswered(client, server))
 }
@@ -58,7 +58,7 @@ func redirect(from, to int, first asm.Instructions) error {
 	if err != nil {
 		return fmt.Errorf("load a program: %w", err)
 	}
-	defer program.Close() // the filter keeps it
+	defer program.Close() // the filter holds it
 	if err := Add(from); err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func redirect(from, to int, first asm.Instructions) error {
 
 const passes, isARP, drops = "passes", "arp", "drops" // labels
 
-// unanswered drops what RedirectAnswered does not pass, and goes on at passes with all else. Of
-// fragments it drops the first, without which nobody can use the others.
+// unanswered drops what RedirectAnswered drops, and continues at passes with everything else. Of
+// fragments it drops the first, without which the others are useless.
 func unanswered(client [6]byte, server netip.Addr) asm.Instructions {
 	const (
 		ofProtocol, ofVLAN = 16, 20 // in struct __sk_buff
@@ -77,7 +77,7 @@ func unanswered(client [6]byte, server netip.Addr) asm.Instructions {
 		dhcpPort           = 67
 		clientAt           = 8 + 28 // chaddr (RFC 2131, figure 1), from the beginning of UDP
 	)
-	// load loads bytes of a packet; of one that is shorter, which is not meant, nothing.
+	// load loads bytes of a packet; if the packet is too short, it is not one to drop, and passes.
 	load := func(bytes int32, at ...asm.Instruction) asm.Instructions {
 		return append(asm.Instructions(at), asm.Mov.Reg(asm.R1, asm.R6),
 			asm.Mov.Reg(asm.R3, asm.R10), asm.Add.Imm(asm.R3, room), asm.Mov.Imm(asm.R4, bytes),
@@ -90,7 +90,7 @@ func unanswered(client [6]byte, server netip.Addr) asm.Instructions {
 	loaded := func(offset int16, size asm.Size) asm.Instruction {
 		return asm.LoadMem(asm.R0, asm.R10, room+offset, size)
 	}
-	// native is what a word of the packet is, once loaded.
+	// native returns the value of a word of the packet as loaded.
 	native := func(b []byte) asm.Instruction { return asm.Mov.Imm32(asm.R1, int32(binary.NativeEndian.Uint32(b))) }
 	bigEndian := func(v uint16) int32 {
 		return int32(binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v)))
@@ -111,7 +111,7 @@ func unanswered(client [6]byte, server netip.Addr) asm.Instructions {
 		load(6, inUDP(clientAt)...), asm.Instructions{loaded(0, asm.Word), native(client[:]),
 			asm.JNE.Reg(asm.R0, asm.R1, passes), loaded(4, asm.Half),
 			asm.JNE.Imm(asm.R0, int32(binary.NativeEndian.Uint16(client[4:])), passes), asm.Ja.Label(drops),
-			asm.Mov.Imm(asm.R2, ip+24).WithSymbol(isARP)}, // the address that is asked for
+			asm.Mov.Imm(asm.R2, ip+24).WithSymbol(isARP)}, // the requested address
 		load(4), asm.Instructions{loaded(0, asm.Word), native(asked[:]), asm.JNE.Reg(asm.R0, asm.R1, passes),
 			asm.Mov.Imm(asm.R0, int32(netlink.TC_ACT_SHOT)).WithSymbol(drops), asm.Return()})
 }

@@ -30,9 +30,9 @@ import (
 // of the program to start.
 const Command = "__leader"
 
-// socket is the leader's descriptor of a socket. It receives the terminal's other side, and sends
-// that the program runs, or the number of the error; then, how it has ended. When the socket is
-// closed, nobody reads what is printed, or types, any more.
+// socket is the leader's descriptor of a socket. The leader receives the terminal's other side
+// there, and sends whether the program runs (or the number of the error), and later how it has
+// ended. When the socket is closed, nobody reads the output, or types, any more.
 const socket = 3
 
 // Leading is a leader as seen by the process that had it started.

@@ -30,7 +30,7 @@ type Batch struct {
 	errs   []error
 	broken error // answers were lost, so that later answers cannot be matched to requests
 
-	Running map[int32]bool // by index: what GetLink has found out
+	Running map[int32]bool // by index: results of GetLink
 }
 
 // A message of this size, or with this many requests, is sent; the kernel processes them in order.
@@ -222,7 +222,7 @@ const Group = 0x7472
 
 const create = unix.NLM_F_CREATE | unix.NLM_F_EXCL
 
-// AddVeth makes a veth pair. Its devices are down: they are set up once all of the lab is there.
+// AddVeth makes a veth pair. Its devices are down: they are set up once the rest of the lab exists.
 func (b *Batch) AddVeth(a, z Device) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
@@ -242,14 +242,14 @@ func (b *Batch) AddVeth(a, z Device) {
 // VXLANPort is the UDP port of tunnels (RFC 7348, section 5).
 const VXLANPort = 4789
 
-// inheritDF is VXLAN_DF_INHERIT of linux/if_link.h: packets of a tunnel forbid fragments if what is
-// inside does.
+// inheritDF is VXLAN_DF_INHERIT of linux/if_link.h: packets of a tunnel forbid fragmentation if the
+// packet inside does.
 const inheritDF = 2
 
 // AddVXLAN makes the end of a point-to-point VXLAN tunnel. Its packets enter and leave through the
 // namespace of the batch's socket, whatever namespace the device is in. It is not tied to a device
-// of that namespace, so it carries frames larger than what the way there takes: those go as
-// fragments, unless whole is asked for and the packet inside is one of IPv4 that forbids fragments.
+// of that namespace, so it carries frames that exceed the path's MTU: these are fragmented, unless
+// whole is set and the packet inside is IPv4 and forbids fragmentation.
 func (b *Batch) AddVXLAN(d Device, c topology.Carrier, whole bool) {
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
@@ -262,7 +262,7 @@ func (b *Batch) AddVXLAN(d Device, c topology.Carrier, whole bool) {
 	data.AddRtAttr(local, c.Local.AsSlice())
 	data.AddRtAttr(remote, c.Remote.AsSlice())
 	data.AddRtAttr(nl.IFLA_VXLAN_PORT, binary.BigEndian.AppendUint16(nil, VXLANPort))
-	data.AddRtAttr(nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(0)) // there is only one place to send to
+	data.AddRtAttr(nl.IFLA_VXLAN_LEARNING, nl.Uint8Attr(0)) // there is only one destination
 	data.AddRtAttr(nl.IFLA_VXLAN_UDP_CSUM, nl.Uint8Attr(1))
 	if whole {
 		data.AddRtAttr(unix.IFLA_VXLAN_DF, nl.Uint8Attr(inheritDF))
@@ -324,8 +324,8 @@ func (b *Batch) AddBridge(name string, index int, stp bool) {
 	b.add("make bridge "+name, unix.RTM_NEWLINK, create, parts...)
 }
 
-// FilterVLANs sets whether a bridge tells VLANs apart, and which VLAN ports have that join it; 0:
-// none. The VLAN of ports changes only while it does not tell them apart.
+// FilterVLANs turns a bridge's VLAN filtering on or off, and sets the VLAN of ports that join it;
+// 0: none. The VLAN of ports can change only while filtering is off.
 func (b *Batch) FilterVLANs(name string, index int, on bool, vlan uint16) {
 	set := func(attribute int, value []byte) {
 		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
@@ -477,11 +477,12 @@ func (b *Batch) route(kind int, verb string, flags int, r topology.Route, device
 	b.add(verb+" route "+r.String(), kind, flags, parts...)
 }
 
-// labelBits is the length of a label, which the kernel has for a prefix's (RFC 3032, section 2.1).
+// labelBits is the length of a label in the kernel's attribute for prefix lengths (RFC 3032,
+// section 2.1).
 const labelBits = 20
 
-// AddLabelRoute says what becomes of a label, in place of what became of it. Device is the index of
-// the one that the route names.
+// AddLabelRoute adds or replaces the route of a label. device is the index of the device that the
+// route names.
 func (b *Batch) AddLabelRoute(l topology.LabelRoute, device int) {
 	parts := []nl.NetlinkRequestData{nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(device)))}
 	if l.Swap != "" {
@@ -509,8 +510,7 @@ func (b *Batch) labelRoute(kind int, verb string, flags int, l topology.LabelRou
 	b.add(verb+" label "+l.String(), kind, flags, parts...)
 }
 
-// AddNeighbor adds a permanent neighbour at a device, in place of what is known of its address
-// there.
+// AddNeighbor adds or replaces a permanent neighbour at a device.
 func (b *Batch) AddNeighbor(n topology.Neighbor, device int) {
 	b.neighbor(unix.RTM_NEWNEIGH, "add", unix.NLM_F_CREATE|unix.NLM_F_REPLACE, n, device)
 }
@@ -528,8 +528,8 @@ func (b *Batch) neighbor(kind int, verb string, flags int, n topology.Neighbor, 
 		nl.NewRtAttr(unix.NDA_LLADDR, n.MAC[:]))
 }
 
-// AddRule adds a rule for a family of addresses, AF_INET or AF_INET6; one that is there already is
-// the error EEXIST.
+// AddRule adds a rule for a family of addresses, AF_INET or AF_INET6; if it exists already, the
+// error is EEXIST.
 func (b *Batch) AddRule(r topology.Rule, family byte) {
 	b.rule(unix.RTM_NEWRULE, "add", create, r, family)
 }
@@ -631,7 +631,7 @@ func DeleteGroup() error {
 	return nil
 }
 
-// quieten makes a VLAN that is about to be deleted no longer promiscuous: otherwise the interface
+// quieten turns off promiscuous mode of a VLAN that is about to be deleted: otherwise the interface
 // below it stays promiscuous for ever on kernels that do not reset it (Linux 6.1.176 does not).
 func quieten(dev netlink.Link) error {
 	if dev.Type() != "vlan" || dev.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
@@ -646,7 +646,7 @@ func quieten(dev netlink.Link) error {
 // vlans lists the VLAN devices of the thread's namespace. Listing all devices would take long in a
 // large lab.
 func vlans() (names []string) {
-	text, _ := os.ReadFile("/proc/thread-self/net/vlan/config") // nobody has asked the kernel for any, if there is none
+	text, _ := os.ReadFile("/proc/thread-self/net/vlan/config") // missing if the namespace has had no VLANs
 	for _, line := range strings.Split(string(text), "\n") {
 		if name, _, ok := strings.Cut(line, "|"); ok && !strings.HasPrefix(line, "VLAN Dev name") {
 			names = append(names, strings.TrimSpace(name))

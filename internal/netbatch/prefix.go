@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prefix is what package netlink calls a network, or an address and its network; false: there is
-// none.
+// Prefix converts a network, or an address and its network, from package netlink's form; false if
+// there is none.
 func Prefix(n *net.IPNet) (netip.Prefix, bool) {
 	if n == nil {
 		return netip.Prefix{}, false
@@ -20,7 +20,7 @@ func Prefix(n *net.IPNet) (netip.Prefix, bool) {
 	return netip.PrefixFrom(a.Unmap(), ones), ok
 }
 
-// Routes lists the routes of a family, in the thread's namespace, that are in some tables.
+// Routes lists the routes of a family in some tables, in the thread's namespace.
 func Routes(family int, tables []int) ([]netlink.Route, error) {
 	if slices.Equal(tables, []int{unix.RT_TABLE_MAIN}) {
 		return netlink.RouteList(nil, family)

@@ -22,7 +22,7 @@ const (
 	XDP     Kind = "xdp"     // a device has a program of this kind
 	Address Kind = "address" // permanent, not link-local; name: with its prefix
 	Route   Kind = "route"   // added by hand: see Path
-	// Of MPLS, added by hand; name: the label, value: what becomes of it, as in ip-route(8).
+	// MPLS routes added by hand; name: the label, value: the action, in the syntax of ip-route(8).
 	Label     Kind = "label"
 	Rule      Kind = "rule"      // of routing; name: family, priority and selectors
 	Neighbour Kind = "neighbour" // permanent; name: address, value: MAC

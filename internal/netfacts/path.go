@@ -50,7 +50,7 @@ func (p *Path) hop(a map[uint16][]byte, device string) {
 	}
 }
 
-// labelStack is a stack of labels as ip-route(8) writes it.
+// labelStack formats a stack of labels in the syntax of ip-route(8).
 func labelStack(b []byte) string {
 	out := []string{}
 	for ; len(b) >= 4; b = b[4:] {

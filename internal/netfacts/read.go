@@ -230,7 +230,7 @@ func (r *reader) routes() error {
 	})
 }
 
-// label puts what becomes of a label of MPLS.
+// label adds the route of an MPLS label.
 func (r *reader) label(a map[uint16][]byte) {
 	words := []string{}
 	hop := func(a map[uint16][]byte, device string) {

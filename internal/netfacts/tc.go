@@ -155,14 +155,14 @@ func parameters(kind string, options []byte) string {
 			out += fmt.Sprintf("loss %.3g%% ", float64(loss)/(1<<32-1)*100)
 		}
 		return out + digest(options)
-	case "htb": // what it has passed directly, in struct tc_htb_glob, changes by itself
+	case "htb": // direct_pkts in struct tc_htb_glob is a counter
 		options = slices.Clone(options)
 		eachAttribute(options, 0, func(kind uint16, v []byte) {
 			if kind == htbInit && len(v) >= 20 {
 				clear(v[16:20])
 			}
 		})
-	case "sfq": // its statistics follow struct tc_sfq_qopt and what it has of RED
+	case "sfq": // statistics follow struct tc_sfq_qopt and the RED settings
 		options = options[:min(len(options), 44)]
 	}
 	return digest(options)

@@ -48,7 +48,7 @@ func lookAtMachine() (p pressure) {
 	if s, err := proc.PSIStatsForResource("memory"); err == nil {
 		p.memory = stalled(s.Full)
 	}
-	if s, err := proc.Stat(); err == nil { // of each processor, on average
+	if s, err := proc.Stat(); err == nil { // average over the processors
 		p.stolen = time.Duration(s.CPUTotal.Steal * float64(time.Second) / float64(runtime.NumCPU()))
 	}
 	return p

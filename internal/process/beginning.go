@@ -1,7 +1,7 @@
 package process
 
-// Beginning keeps the first bytes that are written to it, and takes what else there is: of what
-// somebody says who may say anything, or for ever.
+// Beginning keeps the first bytes that are written to it, and discards the rest: for the output of
+// programs that may write anything, or for ever.
 type Beginning struct{ text []byte }
 
 // mostSaid is how many bytes it keeps.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InstallFilter has a filter decide about the system calls of the calling thread, and of all
-// processes that it starts, with flags of seccomp(2). It cannot be taken away again.
+// InstallFilter installs a filter for the system calls of the calling thread, and of all processes
+// that it starts, with flags of seccomp(2). It cannot be removed.
 func InstallFilter(filter []bpf.RawInstruction, flags uintptr) error {
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
 	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// variable precedes, in this program's environment, the names of the variables that are for the
-// program that this one stands for: what they say is nothing that this one goes by.
+// variable is the prefix, in this program's environment, of names of variables that are meant for
+// the program that this one stands in for: this program ignores them.
 const variable = "TRIVET_FOR_"
 
-// Marked are variables as they are given to this program for the one that it stands for.
+// Marked returns variables under the names by which a stand-in passes them on.
 func Marked(env []string) []string {
 	out := make([]string, len(env))
 	for i, e := range env {
@@ -19,7 +19,7 @@ func Marked(env []string) []string {
 	return out
 }
 
-// Meant are those variables among an environment.
+// Meant returns the variables of an environment that Marked has renamed, with their original names.
 func Meant(env []string) (out []string) {
 	for _, e := range env {
 		if e, marked := strings.CutPrefix(e, variable); marked {
@@ -29,8 +29,7 @@ func Meant(env []string) (out []string) {
 	return out
 }
 
-// StandIn makes a command this program, which is to stand for it, with arguments and an
-// environment.
+// StandIn replaces a command by this program as its stand-in, with arguments and an environment.
 func StandIn(cmd *exec.Cmd, env []string, arguments ...string) error {
 	self, err := os.Executable()
 	if err != nil {

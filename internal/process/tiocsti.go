@@ -23,10 +23,11 @@ var ioctlCalls = map[string][]ioctlCall{
 	"arm":   {{unix.AUDIT_ARCH_ARM, 54}},
 }
 
-// DenyTIOCSTI makes the kernel refuse (EPERM) the calling thread, and all processes that it starts
-// from now on and that these start, to put input into a terminal (TIOCSTI, ioctl_tty(2)), whatever
-// their rights and dev.tty.legacy_tiocsti. So what is in a terminal has been typed. The thread
-// cannot get rid of it. It needs Linux 4.17 with CONFIG_SECCOMP_FILTER, and CAP_SYS_ADMIN.
+// DenyTIOCSTI makes the kernel refuse (EPERM) to insert input into a terminal (TIOCSTI,
+// ioctl_tty(2)) for the calling thread, all processes that it starts from now on, and their
+// descendants, whatever their rights and dev.tty.legacy_tiocsti. So all input of a terminal has
+// been typed. It cannot be undone. It needs Linux 4.17 with CONFIG_SECCOMP_FILTER, and
+// CAP_SYS_ADMIN.
 func DenyTIOCSTI() error {
 	calls := ioctlCalls[runtime.GOARCH]
 	if calls == nil {
@@ -36,8 +37,8 @@ func DenyTIOCSTI() error {
 	if err != nil {
 		return fmt.Errorf("deny TIOCSTI: %w", err)
 	}
-	// SPEC_ALLOW: before Linux 5.16 the kernel takes a filter for a sandbox, and slows down what is
-	// in it.
+	// SPEC_ALLOW: before Linux 5.16 the kernel takes any filter as a sandbox, and slows the
+	// processes down.
 	if err := InstallFilter(filter, unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW); err != nil {
 		return fmt.Errorf("deny TIOCSTI: %w", err)
 	}
@@ -46,7 +47,8 @@ func DenyTIOCSTI() error {
 
 // tiocstiFilter refuses TIOCSTI by any of some calls, and allows everything else.
 func tiocstiFilter(calls []ioctlCall) (prog []bpf.Instruction) {
-	// Where struct seccomp_data (linux/seccomp.h) has them, little endian. Ioctl takes 32 bits.
+	// Offsets in struct seccomp_data (linux/seccomp.h), little endian. The request of ioctl has 32
+	// bits.
 	const number, arch, request = 0, 4, 24
 	for _, c := range calls {
 		prog = append(prog,

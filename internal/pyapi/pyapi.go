@@ -1,6 +1,7 @@
-// Package pyapi makes the Python client of a lab's API from its OpenAPI document: a TypedDict for
-// each schema, and a method for each operation (python/trivet/api.py). Left out is what is not for
-// users: what parts of a lab and their head say to each other, and streams, which Lab.events reads.
+// Package pyapi generates the Python client of a lab's API from its OpenAPI document: a TypedDict
+// for each schema, and a method for each operation (python/trivet/api.py). Operations that are not
+// for users are left out: those between the parts of a lab and their head, and streams, which
+// Lab.events reads.
 package pyapi
 
 import (
@@ -15,7 +16,7 @@ import (
 
 //go:generate go run trivet.dev/trivet/internal/pyapi/write ../../python/trivet/api.py
 
-// schema is what is used of a JSON schema.
+// schema is the part of a JSON schema that is used.
 type schema struct {
 	Ref         string             `json:"$ref"`
 	Type        typeName           `json:"type"`
@@ -26,7 +27,7 @@ type schema struct {
 	Values      json.RawMessage    `json:"additionalProperties"`
 }
 
-// typeName is the type of values, or that and null.
+// typeName is the type of values, or a pair of that and null.
 type typeName struct {
 	name string
 	null bool
@@ -70,14 +71,14 @@ type operation struct {
 
 const jsonType = "application/json"
 
-// file is the module as it is written.
+// file is the module being written.
 type file struct {
 	schemas map[string]*schema
 	used    map[string]bool // schemas that operations need
 	bytes.Buffer
 }
 
-// Source is the module.
+// Source returns the module.
 func Source(document []byte) ([]byte, error) {
 	var doc struct {
 		Paths      map[string]map[string]operation
@@ -141,7 +142,7 @@ class API:
 
 var simple = map[string]string{"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 
-// python is the type of a value; what it refers to is used.
+// python returns the Python type of a schema, and marks schemas that it refers to as used.
 func (f *file) python(s *schema) (string, error) {
 	name := "Any"
 	switch {
@@ -244,7 +245,7 @@ func (f *file) dict(name string) error {
 // line is a text in one line.
 func line(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// name is that of a method: GET /v1/controller/flows is get_controller_flows.
+// name returns the method's name: GET /v1/controller/flows is get_controller_flows.
 func (o operation) name() string {
 	words := strings.Split(o.ID, "-")
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "v1" }), "_")
@@ -305,7 +306,7 @@ func (f *file) method(path, verb string, o operation) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if inner, null := strings.CutPrefix(of, "Optional[List"); null { // without elements it is a list, too
+		if inner, null := strings.CutPrefix(of, "Optional[List"); null { // a nullable list is a list, too
 			of, call = "List"+strings.TrimSuffix(inner, "]"), call+" or []"
 		}
 		result, call = of, fmt.Sprintf("answer: %s = %s\n        return answer", of, call)

@@ -6,16 +6,15 @@ import (
 	"trivet.dev/trivet/internal/lack"
 )
 
-// firmwares are where packages have what a machine boots by UEFI with, without Secure Boot: code,
-// and variables. Debian's and Ubuntu's ovmf (newer ones have that of 4 MB alone), and Fedora's
-// edk2-ovmf.
+// firmwares are the paths of UEFI firmware without Secure Boot in packages: code, and variables.
+// Debian's and Ubuntu's ovmf (newer ones have only the 4 MB variant), and Fedora's edk2-ovmf.
 var firmwares = [][2]string{
 	{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},
 	{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},
 	{"/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"},
 }
 
-// UEFI returns the files of the firmware by which machines boot by UEFI, which are only to be read.
+// UEFI returns the files of the UEFI firmware, which must not be written to.
 func UEFI() (code, variables string, err error) {
 	for _, f := range firmwares {
 		if unix.Access(f[0], unix.R_OK) == nil && unix.Access(f[1], unix.R_OK) == nil {

@@ -9,17 +9,17 @@ import (
 	"trivet.dev/trivet/internal/notices"
 )
 
-// Machine is a virtual machine that runs, for those who follow its links.
+// Machine is a running virtual machine whose links are followed.
 type Machine struct {
-	Name    string                   // for people: virtual-machine of router r1
+	Name    string                   // for users: virtual-machine of router r1
 	Dir     string                   // in which it was started
 	Inside  func(func() error) error // runs a function in the network namespace of its node
 	Ended   <-chan struct{}          // closed when the machine has ended
-	Answers time.Duration            // within which its monitor does
+	Answers time.Duration            // timeout of its monitor
 	Say     func(format string, values ...any)
 }
 
-// Links gives the interfaces of a machine the carriers that their devices have, and holds the
+// Links makes the carriers of a machine's interfaces follow those of their devices, and holds the
 // connection to the machine's monitor.
 type Links struct {
 	machine Machine
@@ -27,13 +27,13 @@ type Links struct {
 
 	mu      sync.Mutex // guards the others
 	nics    []NIC
-	monitor *Monitor        // nil: it is to be reached
-	have    map[string]bool // what this monitor has told QEMU, which others may have told something else before
+	monitor *Monitor        // nil: not connected
+	have    map[string]bool // as this connection has told QEMU; an earlier one may have told it otherwise
 	over    bool
 }
 
-// Follow begins to follow the links of a machine, as long as that lives. The error says that it
-// could not be told how they are now.
+// Follow starts to follow the links of a machine, until the machine ends. The error says that their
+// current state could not be set.
 func Follow(m Machine, nics []NIC) (*Links, error) {
 	l := &Links{machine: m, nics: nics}
 	if err := m.Inside(func() (err error) { l.heard, err = notices.Open(); return err }); err != nil {
@@ -51,8 +51,8 @@ func Follow(m Machine, nics []NIC) (*Links, error) {
 	return l, nil
 }
 
-// Change has other interfaces followed, once a function has changed them by the machine's monitor.
-// It returns those that there are, also with an error.
+// Change changes the machine's interfaces by a function that uses its monitor, and follows those
+// that the function returns, even with an error.
 func (l *Links) Change(change func(*Monitor) ([]NIC, error)) error {
 	l.mu.Lock()
 	err := l.reach()
@@ -83,7 +83,7 @@ func (l *Links) reach() (err error) {
 	return nil
 }
 
-// done gives a monitor up that is silent.
+// done closes the connection if the error says that the monitor is silent.
 func (l *Links) done(err error) error {
 	if errors.Is(err, ErrSilent) {
 		l.monitor.Close()
@@ -92,8 +92,8 @@ func (l *Links) done(err error) error {
 	return err
 }
 
-// set tells QEMU which carriers have changed. After an error that is ErrSilent, the next time it
-// reaches QEMU anew and tells it all.
+// set tells QEMU which carriers have changed. After an ErrSilent, the next call reconnects and
+// sends all carriers.
 func (l *Links) set() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +128,8 @@ func (l *Links) close() {
 	}
 }
 
-// follow goes on until the machine has ended. Of errors, only silence is of interest: another comes
-// of a link that has just been taken away, when the machine is about to be started anew.
+// follow runs until the machine has ended. It considers only errors about a silent monitor: others
+// come from links that have just been removed, when the machine is about to be restarted.
 func (l *Links) follow() {
 	const again = time.Second
 	defer l.close()

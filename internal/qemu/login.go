@@ -10,8 +10,8 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Login logs in to a guest at a port of the network namespace of its node, in which the calling
-// thread must be. Nobody else can be at the other end: QEMU has made it.
+// Login logs in to a guest at a port of its node's network namespace, in which the calling thread
+// must be. Only QEMU can be at the other end, which has opened the port.
 func Login(ctx context.Context, at string, config *ssh.ClientConfig) (*ssh.Client, error) {
 	ctx, cancel := patience.Agent.Context(ctx)
 	defer cancel()

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monitor is a connection to a machine's QEMU (QEMU Machine Protocol). After an error that is
-// ErrSilent it is of no use any more: a late answer would be taken for that to another request.
+// Monitor is a connection to a machine's QEMU (QEMU Machine Protocol). After an ErrSilent it is
+// unusable: a late answer would be taken as that to another request.
 type Monitor struct {
 	conn   *net.UnixConn
 	in     *json.Decoder
 	within time.Duration
 }
 
-// ErrSilent says that QEMU does not answer, unlike one that refuses something.
+// ErrSilent says that QEMU does not answer, as opposed to refusing a request.
 var ErrSilent = errors.New("QEMU does not answer")
 
-// Watch connects to the machine in a directory, which may take that long to answer.
-// There can be one connection at a time.
+// Watch connects to the machine in a directory; each answer may take up to the given time. There
+// can be only one connection at a time.
 func Watch(dir string, within time.Duration) (*Monitor, error) {
-	at, err := os.Open(dir) // a path of a socket has at most 107 bytes
+	at, err := os.Open(dir) // paths of sockets have at most 107 bytes
 	if err != nil {
 		return nil, err
 	}
@@ -45,13 +45,13 @@ func Watch(dir string, within time.Duration) (*Monitor, error) {
 // Close ends the connection.
 func (m *Monitor) Close() error { return m.conn.Close() }
 
-// SetLink gives an interface of the guest, known by its ID, a carrier, or takes it away.
+// SetLink sets or removes the carrier of an interface of the guest, given by its ID.
 func (m *Monitor) SetLink(id string, up bool) error {
 	_, err := m.Do("set_link", map[string]any{"name": id, "up": up})
 	return err
 }
 
-// Give gives QEMU an open file by a name.
+// Give passes an open file to QEMU under a name.
 func (m *Monitor) Give(name string, f *os.File) error {
 	raw, err := json.Marshal(map[string]any{"execute": "getfd", "arguments": map[string]any{"fdname": name}})
 	if err != nil {
@@ -65,7 +65,7 @@ func (m *Monitor) Give(name string, f *os.File) error {
 	return err
 }
 
-// Do asks QEMU for something, and returns its answer.
+// Do sends QEMU a command, and returns its answer.
 func (m *Monitor) Do(command string, arguments map[string]any) (json.RawMessage, error) {
 	_ = m.conn.SetDeadline(time.Now().Add(m.within))
 	request := map[string]any{"execute": command}
@@ -95,6 +95,6 @@ func (m *Monitor) answer(command string) (json.RawMessage, error) {
 			return nil, fmt.Errorf("QEMU: %s: %s", command, answer.Error.Desc)
 		case answer.Return != nil:
 			return answer.Return, nil
-		} // else its greeting, or an event
+		} // otherwise the greeting, or an event
 	}
 }

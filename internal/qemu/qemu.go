@@ -1,6 +1,6 @@
-// Package qemu has what all virtual machines of labs share, whatever runs in them: how fast QEMU
-// can be here, the wiring between its TAP devices and the devices of links, and the conversation
-// with its monitor.
+// Package qemu is what all virtual machines of labs have in common, whatever runs in them: finding
+// out whether KVM works, the wiring between QEMU's TAP devices and the devices of links, and the
+// protocol of its monitor.
 package qemu
 
 import (
@@ -18,16 +18,15 @@ import (
 	"trivet.dev/trivet/internal/patience"
 )
 
-// Program is QEMU.
+// Program is the path of QEMU.
 const Program = "/usr/bin/qemu-system-x86_64"
 
-// MonitorSocket is, in the directory in which a machine is started, where its monitor listens: see
+// MonitorSocket is the socket of the monitor, in the directory in which a machine is started: see
 // Watch.
 const MonitorSocket = "qmp.sock"
 
-// ConsoleCommand and LoginCommand are commands of a guest that stand for its console, and for a
-// login shell. The first is also the argument with which this program joins a terminal to the
-// console.
+// ConsoleCommand and LoginCommand are commands of a guest that mean its console, and a login shell.
+// The first is also the argument with which this program connects a terminal to the console.
 const ConsoleCommand, LoginCommand = "__console", "__login"
 
 // Lacks says whether QEMU is missing.
@@ -38,7 +37,7 @@ func Lacks() error {
 	return nil
 }
 
-// Accelerator is what emulates processors: KVM, or TCG, which is QEMU itself.
+// Accelerator emulates processors: KVM, or TCG, which is QEMU itself.
 type Accelerator string
 
 const (
@@ -46,10 +45,11 @@ const (
 	TCG Accelerator = "tcg"
 )
 
-// Machines is what a lab calls its virtual machines' processors, among what it says of the kernel.
+// Machines is the key for the processors of virtual machines in what a lab reports about the
+// kernel.
 const Machines = "machines"
 
-// About says it for people.
+// About describes it for users.
 func (a Accelerator) About() map[string]string {
 	if a == KVM {
 		return map[string]string{Machines: "KVM"}
@@ -57,11 +57,11 @@ func (a Accelerator) About() map[string]string {
 	return map[string]string{Machines: "QEMU, which emulates processors (KVM does not work here)"}
 }
 
-// AcceleratorVariable names it in the environment; else it is found out.
+// AcceleratorVariable is the environment variable that names it; without it, FindAccelerator tries.
 const AcceleratorVariable = "TRIVET_VM_ACCELERATOR"
 
-// FindAccelerator tries whether a kernel, given by its file, boots by KVM; or, without one, the
-// BIOS. What came out is kept in a file.
+// FindAccelerator tries whether a kernel, given by its file, boots by KVM; without one, whether the
+// BIOS does. It records the result in a file.
 func FindAccelerator(ctx context.Context, kernel, file string) (Accelerator, error) {
 	if a := Accelerator(os.Getenv(AcceleratorVariable)); a != "" {
 		if a != KVM && a != TCG {
@@ -79,32 +79,32 @@ func FindAccelerator(ctx context.Context, kernel, file string) (Accelerator, err
 			found = KVM
 		}
 	}
-	if ctx.Err() != nil { // else what came out would be what was interrupted
+	if ctx.Err() != nil { // an interrupted attempt says nothing
 		return "", ctx.Err()
 	}
 	return found, os.WriteFile(file, []byte(found), 0o600)
 }
 
-// boots says whether something boots by KVM, as far as that it finds nothing to go on with.
+// boots says whether something boots by KVM, up to the point where it finds no disk.
 func boots(ctx context.Context, kernel string) bool {
 	ctx, cancel := patience.KVM.Context(ctx)
 	defer cancel()
 	args, end := append(Common(KVM), "-no-reboot", "-m", "128", "-serial", "stdio", "-kernel", kernel, "-append",
 		"console=ttyS0 panic=-1"), "Kernel panic"
-	if kernel == "" { // the BIOS tells this port, and starts again when it has found nothing
+	if kernel == "" { // the BIOS writes to this port, and restarts when it has found nothing
 		args, end = append(Common(KVM), "-no-reboot", "-m", "128", "-chardev", "stdio,id=bios", "-device",
 			"isa-debugcon,iobase=0x402,chardev=bios",
 			"-boot", "reboot-timeout=1"), "No bootable device"
 	}
 	cmd := exec.CommandContext(ctx, Program, args...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL} // it is in no group of the lab's
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL} // it is in none of the lab's cgroups
 	runtime.LockOSThread()                                       // the parent is the thread
 	defer runtime.UnlockOSThread()
 	out, err := cmd.Output()
 	return err == nil && strings.Contains(string(out), end)
 }
 
-// Common are the first arguments of a machine. It has no devices but those that are added.
+// Common returns the first arguments of a machine, which has no devices but those that are added.
 func Common(a Accelerator) []string {
 	cpu, accel := "host", string(KVM)
 	if a == TCG {
@@ -114,10 +114,10 @@ func Common(a Accelerator) []string {
 		"-machine", "pc,vmport=off,hpet=off", "-accel", accel, "-cpu", cpu}
 }
 
-// Value writes a text as part of an option, in which a comma would end it.
+// Value escapes a text for use within an option, which a comma would end.
 func Value(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
-// VHost is the value of the option vhost of a TAP device: by it, the kernel moves packets.
+// VHost is the value of a TAP device's option vhost, with which the kernel moves the packets.
 func (a Accelerator) VHost() string {
 	if _, err := os.Stat("/dev/vhost-net"); err == nil && a == KVM {
 		return "on"
@@ -125,7 +125,7 @@ func (a Accelerator) VHost() string {
 	return "off"
 }
 
-// Listen makes a socket in a directory whose name may be longer than a socket's may be (107 bytes).
+// Listen makes a socket in a directory whose path may be longer than that of a socket (107 bytes).
 func Listen(dir, name string) (*os.File, error) {
 	at, err := os.Open(dir)
 	if err != nil {

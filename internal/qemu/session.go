@@ -17,8 +17,8 @@ import (
 )
 
 // RunSession runs a command by SSH, or a shell if it is empty. Its input and output, terminal,
-// signals and exit code are this process's. It ends when the guest does not answer any more, with
-// an error that says so.
+// signals and exit code are this process's. If the guest no longer answers, it ends with an error
+// that says so.
 func RunSession(client *ssh.Client, command string) (code int, err error) {
 	var silent atomic.Bool
 	giveUp := func() { silent.Store(true); client.Close() }
@@ -83,9 +83,9 @@ func RunSession(client *ssh.Client, command string) (code int, err error) {
 	return 0, err
 }
 
-// keepAlive asks a guest now and then whether it is there, as OpenSSH does (ssh_config(5),
-// ServerAliveInterval), until the connection ends. One that does not answer is given up: TCP never
-// notices, as its other end is QEMU.
+// keepAlive regularly asks a guest whether it is alive, as OpenSSH does (ssh_config(5),
+// ServerAliveInterval), until the connection ends. It gives up on a guest that does not answer: TCP
+// would never notice, as its other end is QEMU.
 func keepAlive(client *ssh.Client, giveUp func()) {
 	const each = 5 * time.Second
 	for {

@@ -14,21 +14,20 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// NIC is an interface of a guest, and what is behind it in the network namespace of the guest's
-// node.
+// NIC is an interface of a guest, with its devices in the network namespace of the guest's node.
 type NIC struct {
-	ID     string // of the device, for QEMU
-	Tap    string // the TAP device that QEMU has: vm and a number, or the digits of a MAC
+	ID     string // of the device, in QEMU
+	Tap    string // QEMU's TAP device: vm and a number, or the digits of a MAC address
 	Device string // of the link
 	MAC    topology.MAC
 	MTU    int
-	// Of DHCP, which hears the guest at the TAP device (clsact.RedirectAnswered); invalid: there is
-	// none.
+	// The DHCP server, which receives the guest's requests at the TAP device
+	// (clsact.RedirectAnswered); invalid: none.
 	Server netip.Addr
 }
 
-// Join makes a TAP device for each interface, in the namespace of the calling thread, and joins it
-// to the device of the link: what comes in at one leaves by the other.
+// Join makes a TAP device for each interface, in the calling thread's namespace, and joins it to
+// the device of the link: what arrives at one leaves through the other.
 func Join(nics []NIC) error {
 	for _, n := range nics {
 		if err := n.join(); err != nil {
@@ -38,8 +37,7 @@ func Join(nics []NIC) error {
 	return nil
 }
 
-// Leave removes the TAP devices, in the namespace of the calling thread, of other interfaces than
-// these.
+// Leave removes, in the calling thread's namespace, the TAP devices of interfaces other than these.
 func Leave(nics []NIC) error {
 	list, err := netlink.LinkList()
 	if err != nil {
@@ -61,8 +59,8 @@ func Leave(nics []NIC) error {
 func (n NIC) join() error {
 	tap, err := netlink.LinkByName(n.Tap)
 	if err != nil {
-		// QEMU asks for the header once more; it must be there from the start, so that segments
-		// need not be cut.
+		// QEMU sets the header again; it must be there from the start, so that segments need not be
+		// cut.
 		err := netlink.LinkAdd(&netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: n.Tap}, Mode: netlink.TUNTAP_MODE_TAP,
 			Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE})
 		if err != nil {
@@ -89,8 +87,8 @@ func (n NIC) join() error {
 	return errors.Join(clsact.Redirect(a, b), clsact.Redirect(b, a))
 }
 
-// Carriers says which of the interfaces' devices in the namespace of the calling thread have a
-// carrier, and are up.
+// Carriers says which of the interfaces' devices, in the calling thread's namespace, are up and
+// have a carrier.
 func Carriers(nics []NIC) ([]bool, error) {
 	out := make([]bool, len(nics))
 	for i, n := range nics {
@@ -103,8 +101,7 @@ func Carriers(nics []NIC) ([]bool, error) {
 	return out, nil
 }
 
-// Open opens the interface's TAP device, in the namespace of the calling thread, for a machine that
-// runs already.
+// Open opens the interface's TAP device, in the calling thread's namespace, for a running machine.
 func (n NIC) Open() (*os.File, error) {
 	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {

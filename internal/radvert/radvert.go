@@ -1,5 +1,5 @@
-// Package radvert makes the router advertisements of IPv6 (RFC 4861, section 6.2) and says when
-// they are due. Whoever has the router's interfaces sends them.
+// Package radvert makes IPv6 router advertisements (RFC 4861, section 6.2) and says when they are
+// due. Callers send them.
 package radvert
 
 import (
@@ -17,15 +17,15 @@ import (
 const (
 	initialInterval = 16 * time.Second       // MAX_INITIAL_RTR_ADVERT_INTERVAL
 	initialCount    = 3                      // MAX_INITIAL_RTR_ADVERTISEMENTS
-	MinDelay        = 3 * time.Second        // MIN_DELAY_BETWEEN_RAS: between two that all nodes get
+	MinDelay        = 3 * time.Second        // MIN_DELAY_BETWEEN_RAS: between two multicast ones
 	answerDelay     = 500 * time.Millisecond // MAX_RA_DELAY_TIME
 )
 
-// hopLimit is what hosts give their packets.
+// hopLimit is the hop limit that hosts are to use.
 const hopLimit = 64
 
-// Marshal makes the ICMPv6 message, without a checksum, of what a router says at an interface with
-// this MAC address and these prefixes.
+// Marshal returns the ICMPv6 message, without a checksum, for an interface with this MAC address
+// and these prefixes.
 func Marshal(a *topology.Advertisement, prefixes []netip.Prefix, mac topology.MAC) ([]byte, error) {
 	return ndp.MarshalMessage(message(a, prefixes, mac))
 }
@@ -39,7 +39,7 @@ func message(a *topology.Advertisement, prefixes []netip.Prefix, mac topology.MA
 		RouterSelectionPreference: preferences[a.Preference],
 		RouterLifetime:            a.RouterLifetime(),
 	}
-	if mac != (topology.MAC{}) { // of a tunnel
+	if mac != (topology.MAC{}) { // a tunnel has none
 		m.Options = append(m.Options, &ndp.LinkLayerAddress{Direction: ndp.Source, Addr: mac[:]})
 	}
 	if m.RouterLifetime == 0 {
@@ -65,7 +65,7 @@ func message(a *topology.Advertisement, prefixes []netip.Prefix, mac topology.MA
 	return m
 }
 
-// Solicits says whether an ICMPv6 message, whose checksum is right, is a valid router solicitation
+// Solicits says whether an ICMPv6 message with a correct checksum is a valid router solicitation
 // (RFC 4861, section 6.1.1).
 func Solicits(message []byte, hopLimit int, from netip.Addr) bool {
 	m, err := ndp.ParseMessage(message)
@@ -82,37 +82,38 @@ var preferences = map[topology.RoutePreference]ndp.Preference{
 	topology.PreferenceHigh: ndp.High, // Medium is zero
 }
 
-// Schedule says when the advertisements of an interface are due. Until it has begun, only those who
-// ask get any.
+// Schedule says when the advertisements of an interface are due. Until it has begun, only
+// solicitations are answered.
 type Schedule struct {
 	sent int
-	last time.Time // when all nodes got one
-	next time.Time // when they are to get another one; zero: it has not begun
+	last time.Time // when the last one was sent to all nodes
+	next time.Time // when the next one to all nodes is due; zero: it has not begun
 
-	asked    []netip.Addr // nodes that are to get one for themselves
+	asked    []netip.Addr // nodes whose solicitations are answered one by one
 	answerAt time.Time
 }
 
-// mostAsked bounds those who are answered one by one within answerDelay. If more ask, all nodes get
-// one.
+// mostAsked is how many nodes are answered one by one within answerDelay. If more ask, one
+// advertisement goes to all nodes.
 const mostAsked = 64
 
-// Begin has all nodes get the first one now, and others after that. It may be called again.
+// Begin makes an advertisement to all nodes due now, and others after that. It may be called again.
 func (s *Schedule) Begin(now time.Time) {
 	if s.next.IsZero() {
 		s.next = now
 	}
 }
 
-// Again has all nodes get one now, if they have had few: what was sent may have been lost.
+// Again makes another one to all nodes due now, unless several were sent already: the first may
+// have been lost.
 func (s *Schedule) Again(now time.Time) {
 	if !s.next.IsZero() && s.sent < initialCount {
 		s.next = now
 	}
 }
 
-// Asked notes that a node has solicited an advertisement; not valid: it has no address yet (RFC
-// 4861, section 6.2.6).
+// Asked records that a node has solicited an advertisement; by is invalid if the node has no
+// address yet (RFC 4861, section 6.2.6).
 func (s *Schedule) Asked(by netip.Addr, now time.Time) {
 	at := now.Add(rand.N(answerDelay))
 	switch {
@@ -132,7 +133,7 @@ func (s *Schedule) Asked(by netip.Addr, now time.Time) {
 	}
 }
 
-// Due is when something is to be sent next; zero: not until somebody asks.
+// Due returns when the next one is due; zero: only on a solicitation.
 func (s *Schedule) Due() time.Time {
 	if len(s.asked) > 0 && (s.next.IsZero() || s.answerAt.Before(s.next)) {
 		return s.answerAt
@@ -140,8 +141,8 @@ func (s *Schedule) Due() time.Time {
 	return s.next
 }
 
-// Take returns who is to get an advertisement now, and takes it as sent. One that all get answers
-// those who have asked.
+// Take returns who is to get an advertisement now, and counts it as sent. One to all nodes also
+// answers pending solicitations.
 func (s *Schedule) Take(a *topology.Advertisement, now time.Time) (all bool, to []netip.Addr) {
 	switch {
 	case !s.next.IsZero() && !now.Before(s.next):

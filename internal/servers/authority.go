@@ -92,7 +92,7 @@ func readAuthority(dir string) (*Authority, error) {
 	return &Authority{certificate, key}, nil
 }
 
-// Certificate is its own, in PEM.
+// Certificate returns its own certificate, in PEM.
 func (a *Authority) Certificate() []byte { return block("CERTIFICATE", a.certificate.Raw) }
 
 // Issue makes a certificate for a program, which may be a server on the loopback device as well as

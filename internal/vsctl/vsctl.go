@@ -1,4 +1,4 @@
-// Package vsctl changes the Open vSwitch that a machine itself runs, as apart from those of labs.
+// Package vsctl changes the machine's own Open vSwitch, as opposed to those of labs.
 package vsctl
 
 import (
@@ -34,7 +34,7 @@ func Run(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// Has says why the machine has no Open vSwitch with a bridge of a given name.
+// Has returns an error if the machine has no Open vSwitch with a bridge of this name.
 func Has(bridge string) error {
 	if _, err := exec.LookPath(program); err != nil {
 		return errors.New("this machine has no Open vSwitch (" + program + ")")

@@ -156,7 +156,7 @@ func PlainJSON(b []byte) []byte {
 	return out
 }
 
-// Shell makes one command for a shell (POSIX, 2.2.2) of a program and its arguments.
+// Shell quotes a program and its arguments as one command for a shell (POSIX, 2.2.2).
 func Shell(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostDockerfile bounds what is read of one here, in bytes: beyond it nobody's login is looked for.
+// mostDockerfile is how many bytes of a Dockerfile are searched here for images that need logins.
 const mostDockerfile = 1 << 20
 
-// forBases are the logins for the images that a directory's Dockerfile builds on, the first for
-// each registry, as engines take one for the whole of it: the engine is given no others.
+// forBases returns the logins for the images that a directory's Dockerfile builds on: one for each
+// registry, the first, as engines take one for a whole registry. The engine gets no others.
 func (as asker) forBases(ctx context.Context, dir string) (with []login, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -46,16 +46,16 @@ func (as asker) forBases(ctx context.Context, dir string) (with []login, err err
 		case l.registry == "":
 		case i < 0:
 			with = append(with, l)
-		case with[i].auth == (registry.AuthConfig{}): // there can be one of a part of the registry
+		case with[i].auth == (registry.AuthConfig{}): // a later one may be for a part of the registry
 			with[i] = l
 		}
 	}
 	return with, nil
 }
 
-// bases are the images that a Dockerfile names: of FROM, and of COPY --from and RUN --mount=from=
-// where that is no stage of its own (https://docs.docker.com/reference/dockerfile). Variables have
-// their values in it.
+// bases returns the images that a Dockerfile names: those of FROM, and of COPY --from and RUN
+// --mount=from= where these are not stages of its own
+// (https://docs.docker.com/reference/dockerfile), with variables replaced by their values.
 func bases(text string) (out []string) {
 	stages, args := map[string]bool{"scratch": true}, map[string]string{}
 	add := func(image string) {
@@ -68,7 +68,7 @@ func bases(text string) (out []string) {
 		}
 	}
 	from := func(image string) {
-		if strings.Trim(image, "0123456789") != "" { // else it is a stage's number
+		if strings.Trim(image, "0123456789") != "" { // otherwise it is the number of a stage
 			add(image)
 		}
 	}
@@ -79,7 +79,7 @@ func bases(text string) (out []string) {
 		case "ARG":
 			for _, w := range words[1:] {
 				name, value, _ := strings.Cut(w, "=")
-				if first { // others do not hold for FROM
+				if first { // variables after the first FROM do not apply to FROM
 					args[name] = strings.Trim(value, `"'`)
 				}
 			}
@@ -115,7 +115,7 @@ func bases(text string) (out []string) {
 	return out
 }
 
-// argument is the value of a variable, written NAME or NAME:-VALUE.
+// argument returns the value of a variable, written NAME or NAME:-VALUE.
 func argument(args map[string]string, name string) string {
 	name, other, _ := strings.Cut(name, ":-")
 	if args[name] != "" {
@@ -124,7 +124,7 @@ func argument(args map[string]string, name string) string {
 	return other
 }
 
-// instructions are a Dockerfile's, each in one line, without comments.
+// instructions returns a Dockerfile's instructions, each as one line, without comments.
 func instructions(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		whole := ""
@@ -151,7 +151,7 @@ func instructions(text string) func(yield func(string) bool) {
 	}
 }
 
-// authsOf are what an engine is given with a request to build.
+// authsOf returns the logins in the form for a request to build.
 func authsOf(with []login) map[string]registry.AuthConfig {
 	out := map[string]registry.AuthConfig{}
 	for _, l := range with {
@@ -162,11 +162,11 @@ func authsOf(with []login) map[string]registry.AuthConfig {
 	return out
 }
 
-// quoted is what engines quote of a step in an error.
+// quoted matches the parts of an engine's error that quote a step.
 var quoted = regexp.MustCompile(`(?s)STEP ".*": |The command '.*' returned`)
 
-// explainBuild explains why a build failed by the registry that the engine names. It goes by the
-// engine's own words: steps say and print what they like.
+// explainBuild adds to a build's error which login was used for the registry that the engine names.
+// It considers only the engine's own words, as steps may print anything.
 func (as asker) explainBuild(err error, with []login) error {
 	if err == nil {
 		return nil
@@ -186,8 +186,8 @@ func (as asker) explainBuild(err error, with []login) error {
 	return with[i].explainAs(err, why, as.engine)
 }
 
-// names says whether a text has the name of a registry, or of a machine of its own, and not one
-// that has the registry's as a part.
+// names says whether a text contains the name of a registry, but not as a part of another machine's
+// name.
 func names(text, registry string) bool {
 	return regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(registry) + `($|[^\w.:-]|[.:-](\W|$))`).MatchString(text)
 }

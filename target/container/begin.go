@@ -12,9 +12,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Begin lets a container's program begin, and waits until it is ready. One that is made anew as it
-// had ended is not waited for: if it does not begin, it ends once more. One that is not there any
-// more has ended.
+// Begin lets a container's program start, and waits until it is ready. It does not wait for a
+// container that is remade because it had ended: if its program does not start, it has ended again.
+// A container that no longer exists has ended.
 func (k *containers) Begin(ctx context.Context, n *topology.Node) error {
 	again := k.remakes(n) != nil
 	err := k.begin(ctx, n, again)

@@ -34,7 +34,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// labLabel names, on each container, the directory of the lab that it belongs to; nodeLabel, its
+// labLabel is the label, on each container, with the directory of its lab; nodeLabel that with its
 // node.
 const labLabel, nodeLabel = "dev.trivet.lab", "dev.trivet.node"
 
@@ -52,38 +52,38 @@ func init() {
 	})
 }
 
-// containers are those of a lab.
+// containers are the containers of a lab.
 type containers struct {
 	local.Namespaces
 
-	connecting sync.Mutex // guards the next two, and is held where the third is set
+	connecting sync.Mutex // guards engine and serves, and is held where closed is set
 	client     *client.Client
-	serves     bool        // the lab has an engine of its own
-	closed     atomic.Bool // nobody starts one any more
+	serves     bool        // the lab runs an engine of its own
+	closed     atomic.Bool // no engine is started any more
 
-	mu       sync.Mutex           // guards the next four, and of what is in them restarts
+	mu       sync.Mutex           // guards the next four, and the contents of restarts
 	known    map[string]*running  // by node
 	given    map[string]given     // by node
 	restarts map[string]*restarts // by node
 	remade   *remade              // see Remake; nil: none is
 }
 
-// running is what is asked of a container more than once. It may have ended.
+// running is what is known of a container, which may have ended.
 type running struct {
 	id      string
 	pid     int
 	started uint64 // of its first process: see process.Started
-	program string // that it becomes, or has become
+	program string // that runs in it once it has begun
 	env     []string
 	user    string
 	dir     string
 
-	since             time.Time // when it was first looked after: a moment before its program begins
+	since             time.Time // when first seen: a moment before its program starts
 	unlogged          bool      // the engine keeps no logs of it
 	followed, removed atomic.Bool
 }
 
-// lacks says what a topology needs that this machine does not have.
+// lacks says what a topology needs and this machine does not have.
 func lacks(t *topology.Topology) error {
 	here := func(n *topology.Node) bool { return n.Contained() && (t.Site == "" || n.Sited() == t.Site) }
 	i := slices.IndexFunc(t.Nodes, here)
@@ -137,8 +137,8 @@ func (k *containers) engine() (*client.Client, error) {
 	return k.client, err
 }
 
-// LetGo leaves starting the engine to others: whoever takes the lab down starts one, if there is
-// none.
+// LetGo stops this process from starting the engine: whoever takes the lab down starts one, if none
+// runs.
 func (k *containers) LetGo() {
 	k.connecting.Lock()
 	defer k.connecting.Unlock()
@@ -152,11 +152,12 @@ func (k *containers) startService(cmd *exec.Cmd) error {
 	return k.Cgroups.StartGroup(k.Name, serviceGroup, cmd)
 }
 
-// dir is where what a container prints is kept; in gates its program is told to begin: see wait.go.
+// dir is the directory of a container's output; gates that of the pipes by which its program is
+// told to start: see wait.go.
 func (k *containers) dir(node string) string   { return filepath.Join(k.Dir, "containers", node) }
 func (k *containers) gates(node string) string { return filepath.Join(k.dir(node), "gates") }
 
-// Make makes containers, and starts them as far as that their programs wait.
+// Make makes containers, and starts them; their programs wait.
 func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) error {
 	if len(nodes) == 0 {
 		return nil
@@ -172,7 +173,7 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	if err := k.makeAll(engine, nodes, made); err != nil {
 		return err
 	}
-	for _, n := range nodes { // only now: engines read all mounts of the machine for each container
+	for _, n := range nodes { // only now: engines read all mounts of the machine per container
 		if err := k.keep(n); err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func (k *containers) Make(nodes []*topology.Node, made func(*topology.Node)) err
 	return nil
 }
 
-// keep makes the network of a node's container that of the node.
+// keep makes the network namespace of a node's container that of the node.
 func (k *containers) keep(n *topology.Node) error {
 	r, err := k.of(n)
 	if err == nil {
@@ -189,7 +190,7 @@ func (k *containers) keep(n *topology.Node) error {
 	if err == nil {
 		err = k.nameNetwork(n)
 	}
-	if err == nil && !r.runs() { // nor is it known whose namespace that was
+	if err == nil && !r.runs() { // the namespace may not have been its own either
 		err = errEndedBefore
 	}
 	if err != nil {
@@ -198,7 +199,7 @@ func (k *containers) keep(n *topology.Node) error {
 	return nil
 }
 
-// makeAll makes containers without networks in place of what there is of them.
+// makeAll makes containers without networks, and replaces those that exist.
 func (k *containers) makeAll(engine *client.Client, nodes []*topology.Node, made func(*topology.Node)) error {
 	if err := k.removeLeft(engine, nodes); err != nil {
 		return err
@@ -220,8 +221,8 @@ func (k *containers) makeAll(engine *client.Client, nodes []*topology.Node, made
 	})
 }
 
-// removeLeft removes containers that a lab has left here that was in the same directory, as after a
-// power cut: the engine has kept them, and nobody else.
+// removeLeft removes containers that an earlier lab in the same directory has left, as after a
+// power cut: only the engine still knows them.
 func (k *containers) removeLeft(engine *client.Client, nodes []*topology.Node) error {
 	names := map[string]bool{}
 	for _, n := range nodes {
@@ -259,7 +260,7 @@ func (k *containers) make(engine *client.Client, n *topology.Node, waiter string
 	if r.pid == 0 {
 		return fmt.Errorf("the container has ended at once: %s", lastWords(ctx, engine, made.ID))
 	}
-	// Only now: what is shown there hides what it was made with.
+	// Only now: what is mounted there hides the container's own files.
 	if err := give(ctx, engine, made.ID, n.Files); err != nil {
 		return err
 	}
@@ -267,8 +268,8 @@ func (k *containers) make(engine *client.Client, n *topology.Node, waiter string
 	return nil
 }
 
-// freeName removes what keeps a name from being used although Podman knows no container by it: one
-// that was killed while it made one leaves its storage. It says whether it did.
+// freeName frees a name that Podman refuses although it has no such container: one that was killed
+// while it made a container leaves its storage. It says whether it did.
 func (k *containers) freeName(ctx context.Context, engine *client.Client, name string) bool {
 	if _, err := engine.ContainerInspect(ctx, name, client.ContainerInspectOptions{}); !errdefs.IsNotFound(err) {
 		return false
@@ -280,7 +281,7 @@ func (k *containers) freeName(ctx context.Context, engine *client.Client, name s
 	return s.command(ctx, "rm", "--force", name).Run() == nil
 }
 
-// nameOf is a container's name at the engine.
+// nameOf returns a container's name at the engine.
 func (k *containers) nameOf(n *topology.Node) string {
 	return cmp.Or(n.ContainerName, "trivet-"+k.Name+"-"+n.Name)
 }
@@ -328,7 +329,7 @@ func (k *containers) inspect(ctx context.Context, engine *client.Client, n *topo
 	return r, nil
 }
 
-// of is a container that is known, or looked for.
+// of returns a node's container, as known or as found at the engine.
 func (k *containers) of(n *topology.Node) (*running, error) {
 	k.mu.Lock()
 	r := k.known[n.Name]
@@ -345,13 +346,12 @@ func (k *containers) of(n *topology.Node) (*running, error) {
 	return k.look(ctx, engine, n)
 }
 
-// runs says whether a container's first process is there.
+// runs says whether a container's first process exists.
 func (r *running) runs() bool {
 	return r.pid > 0 && r.started > 0 && process.Started(r.pid) == r.started
 }
 
-// Configure also sets the limits of a container that were changed, and puts its files there again
-// that were.
+// Configure also updates the limits and the files of a container that were changed.
 func (k *containers) Configure(n, old *topology.Node, ends []*topology.Endpoint) error {
 	if old != nil && (old.CPU != n.CPU || old.Memory != n.Memory || !slices.Equal(old.Cores, n.Cores)) {
 		if err := k.limit(n, old); err != nil {
@@ -366,7 +366,7 @@ func (k *containers) Configure(n, old *topology.Node, ends []*topology.Endpoint)
 	return k.Namespaces.Configure(n, old, ends)
 }
 
-// at is a node's container, and its engine.
+// at returns a node's container, and its engine.
 func (k *containers) at(n *topology.Node) (r *running, engine *client.Client, err error) {
 	if r, err = k.of(n); err != nil {
 		return nil, nil, err
@@ -384,19 +384,20 @@ func (k *containers) limit(n, old *topology.Node) error {
 	defer cancel()
 	limits := resources(n)
 	if limits.Memory > 0 {
-		limits.MemorySwap = 2 * limits.Memory // as the engines have it for new containers
+		limits.MemorySwap = 2 * limits.Memory // the engines' default for new containers
 	}
 	_, err = engine.ContainerUpdate(ctx, r.id, client.ContainerUpdateOptions{Resources: &limits})
 	lifted := old.CPU != n.CPU && n.CPU == topology.CPU{} || old.Memory > n.Memory && n.Memory == 0 ||
 		len(old.Cores) > 0 && len(n.Cores) == 0
-	// Podman before version 5 changes none, and Docker takes none for what is to stay.
+	// Podman before version 5 changes no limits, and Docker cannot remove them from a container
+	// that stays.
 	if r.runs() && (errdefs.IsNotFound(err) || err == nil && lifted) {
 		return k.Cgroups.LimitForeign(r.pid, n.Cores, n.CPU, n.Memory)
 	}
 	return err
 }
 
-// Remove removes a container, whatever it is doing.
+// Remove removes a container, whatever state it is in.
 func (k *containers) Remove(n *topology.Node) error {
 	if k.remakes(n) != nil {
 		return errors.Join(k.forgetNetwork(n), k.Namespaces.Remove(n))
@@ -444,18 +445,18 @@ func remove(engine *client.Client, dir string, which func(engineapi.Summary) boo
 	})
 }
 
-// drain removes the containers of a lab of a Podman that serves it only while what watches them is
-// still there: that cleans up after them.
+// drain removes the containers of a Podman that serves this lab only, while the processes that
+// monitor them still run: these clean up after them.
 func drain(lab, dir string) error {
 	if s, err := readSource(dir); err != nil || len(s.Program) == 0 {
-		return nil // removeAll has what there is, in its turn
+		return nil // removeAll removes its containers later
 	}
 	groups, err := cgroup.Find()
 	if err != nil {
 		return err
 	}
 	if _, err := removeWith(groups, lab, dir); err != nil {
-		return nil // removeAll says so, if it is still so then
+		return nil // removeAll reports it if it fails again
 	}
 	for wait := patience.Engine.Begin(); len(groups.Processes(lab, serviceGroup)) > 1 && !wait.Over(); {
 		<-wakeUp()
@@ -463,11 +464,11 @@ func drain(lab, dir string) error {
 	return nil
 }
 
-// removeAll removes the containers of a lab whose processes have ended, and with them a Podman that
-// has served the lab only. Then another one serves for as long as this takes: the first may have
-// made a container that nobody has heard of.
+// removeAll removes the containers of a lab whose processes have ended, with a Podman that has
+// served the lab only. Another one serves while this runs, as the first may have made a container
+// that nobody has recorded.
 func removeAll(lab, dir string) error {
-	left := forgetNetworks(dir) // all else goes whatever becomes of names
+	left := forgetNetworks(dir) // the rest is removed even if this fails
 	groups, err := cgroup.Find()
 	if err != nil {
 		return errors.Join(left, err)
@@ -482,12 +483,12 @@ func removeAll(lab, dir string) error {
 	return errors.Join(left, forget(dir))
 }
 
-// removeWith removes the containers of a lab in a directory. If a Podman serves for it, that is in
-// the lab's cgroups, so that it ends even if this process is killed.
+// removeWith removes the containers of a lab in a directory. If a Podman serves for it, that runs
+// in the lab's cgroups, so that it ends even if this process is killed.
 func removeWith(groups cgroup.Hierarchies, lab, dir string) (served bool, err error) {
 	s, err := readSource(dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil // no engine was asked for anything
+		return false, nil // no engine was used
 	}
 	if err != nil {
 		return false, err
@@ -503,8 +504,8 @@ func removeWith(groups cgroup.Hierarchies, lab, dir string) (served bool, err er
 	return served, remove(engine, dir, func(engineapi.Summary) bool { return true })
 }
 
-// forget removes what the engine's runtime keeps of a lab's containers when the engine has none any
-// more: Podman leaves that where what watched a container was killed.
+// forget removes the runtime's records of a lab's containers that the engine no longer has: Podman
+// leaves them if the process that monitored a container was killed.
 func forget(dir string) error {
 	ctx, cancel := patience.Engine.Context(context.Background())
 	defer cancel()
@@ -523,8 +524,8 @@ func forget(dir string) error {
 	return errors.Join(errs...)
 }
 
-// ofLab says whether runc's record of a container is of one that a lab in a directory has made: by
-// the mount of its gates.
+// ofLab says whether runc's record of a container belongs to a lab in a directory; it recognizes
+// that by the mount of the gates.
 func ofLab(file, dir string) bool {
 	var state struct {
 		Config struct {
@@ -546,7 +547,8 @@ func ofLab(file, dir string) bool {
 	return false
 }
 
-// Enter goes to the network only: programs of the machine and sockets need no more of a container.
+// Enter enters only the network namespace, which is all that sockets and the machine's programs
+// need.
 func (k *containers) Enter(n *topology.Node) error { return k.EnterNetwork(n) }
 
 // Enclose has a command run in the container.

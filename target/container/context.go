@@ -14,20 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ignoreFiles say which files of a directory are not part of what is built there; the first that is
-// there counts. https://docs.docker.com/build/concepts/context/#dockerignore-files
+// ignoreFiles list files of a directory that are not part of the build context; the first file that
+// exists counts. https://docs.docker.com/build/concepts/context/#dockerignore-files
 var ignoreFiles = []string{dockerfile + ".dockerignore", ".dockerignore"}
 
-// mostIgnoreFile bounds such a file, in bytes: its patterns are tried for each file.
+// mostIgnoreFile limits the size of such a file, in bytes: its patterns are tried for each file.
 const mostIgnoreFile = 64 << 10
 
-// ignored is what is not sent of a directory.
+// ignored are the patterns of files that are not sent.
 type ignored struct {
 	*patternmatcher.PatternMatcher
-	file string // that says so, if any
+	file string // with the patterns, if any
 }
 
-// skips says whether a path below the directory is left out. What the engine itself reads is not.
+// skips says whether a path below the directory is left out. Files that the engine itself reads are
+// not.
 func (g ignored) skips(path string) (bool, error) {
 	if path == dockerfile || path == g.file {
 		return false, nil
@@ -35,7 +36,7 @@ func (g ignored) skips(path string) (bool, error) {
 	return g.MatchesOrParentMatches(path)
 }
 
-// ignoredIn reads what is to be ignored in a directory.
+// ignoredIn reads the patterns of a directory.
 func ignoredIn(dir string) (g ignored, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -61,7 +62,7 @@ func ignoredIn(dir string) (g ignored, err error) {
 }
 
 func readPatterns(root *os.Root, name string) ([]string, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
+	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // does not block on a pipe
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +75,8 @@ func readPatterns(root *os.Root, name string) ([]string, error) {
 	return ignorefile.ReadAll(io.LimitReader(f, mostIgnoreFile))
 }
 
-// pack writes a directory as an archive: its directories, files and links, as the links are, but
-// for what it has engines ignore.
+// pack writes a directory as an archive: its directories, files and symbolic links, except for what
+// is ignored.
 func pack(w io.Writer, dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -22,18 +22,18 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// source is where an engine is found: at a socket that it listens on, or, if Program is given, as a
-// Podman that each lab has serve at a socket of its own.
+// source says where an engine is found: at a socket on which it listens or, if Program is set, as a
+// Podman that each lab runs at a socket of its own.
 type source struct {
 	Socket  string   `json:"socket"`
 	Program []string `json:"program,omitempty"`
 }
 
-// sockets are those of engines that listen for everybody, the first that answers counts.
+// sockets are the sockets of system-wide engines; the first that answers counts.
 var sockets = []string{"/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"}
 
 // find returns the engine to be used on this machine: the one that DOCKER_HOST or CONTAINER_HOST
-// names, as Docker's and Podman's own programs have it, else one that listens, else Podman.
+// names, as with Docker's and Podman's own programs, else one that listens, else Podman.
 func find() (source, error) {
 	for _, name := range []string{"DOCKER_HOST", "CONTAINER_HOST"} {
 		at := os.Getenv(name)
@@ -83,8 +83,8 @@ func answers(socket string) error {
 	return err
 }
 
-// runtimeOf are the options by which Podman starts containers with runc where crun, which it
-// prefers, refuses: with both versions of cgroups side by side.
+// runtimeOf returns the options by which Podman uses runc in place of crun, its default, where crun
+// refuses: with cgroups v1 and v2 side by side.
 func runtimeOf() []string {
 	runc, err := exec.LookPath("runc")
 	if c, e := cgroup.Find(); err != nil || e != nil || !c.Hybrid() {
@@ -93,7 +93,7 @@ func runtimeOf() []string {
 	return []string{"--runtime", runc}
 }
 
-// sourceFile is where a lab notes its engine, before it asks that for anything.
+// sourceFile records a lab's engine, before the engine is asked for anything.
 func sourceFile(dir string) string { return filepath.Join(dir, "engine.json") }
 
 func readSource(dir string) (s source, err error) {
@@ -112,7 +112,7 @@ func (s source) write(dir string) error {
 	return disk.Replace(sourceFile(dir), b, 0)
 }
 
-// socket is where the engine of a lab in a directory listens.
+// socket is the socket of the engine of a lab in a directory.
 func (s source) socket(dir string) string {
 	if len(s.Program) > 0 {
 		return filepath.Join(dir, "podman.sock")
@@ -120,8 +120,8 @@ func (s source) socket(dir string) string {
 	return s.Socket
 }
 
-// open connects to the engine. One that a lab has serve for itself is started by start, unless it
-// answers; nobody but root can reach it.
+// open connects to the engine. A Podman that serves the lab alone is started by start, unless it
+// answers; only root can reach it.
 func (s source) open(dir string, start func(*exec.Cmd) error) (*client.Client, error) {
 	socket := s.socket(dir)
 	if len(s.Program) > 0 {
@@ -134,8 +134,8 @@ func (s source) open(dir string, start func(*exec.Cmd) error) (*client.Client, e
 	return client.New(client.WithHost("unix://" + socket))
 }
 
-// command calls the Podman that serves a lab. It looks for logins itself where it is given none:
-// in root's files, as it would run as root what another user's name.
+// command returns a command of the Podman that serves a lab. It finds logins only in root's files:
+// it runs as root, and would run helpers that another user's files name.
 func (s source) command(ctx context.Context, words ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.Program[0], slices.Concat(s.Program[1:], words)...)
 	cmd.Env = ownEnvironment()
@@ -148,8 +148,8 @@ func (s source) serve(socket string, start func(*exec.Cmd) error) error {
 	}
 	cmd := s.command(context.Background(), "system", "service", "--time", "0", "unix://"+socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// Not a pipe to this process: the service would end with it at the next word that it has to
-	// say.
+	// Not a pipe to this process: the service would end at its next message after this process has
+	// ended.
 	said, err := os.OpenFile(socket+".log", os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return err

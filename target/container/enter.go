@@ -21,19 +21,19 @@ import (
 	"trivet.dev/trivet/internal/process"
 )
 
-// EnterCommand is the argument by which this program, as protected, runs another one in a
-// container: before the container's first process, when that started, its user and its directory,
-// and the words of the program.
+// EnterCommand is the argument by which this program, from its protected path, runs another one in
+// a container. The container's first process, its start time, user and directory follow, and the
+// program's words.
 const EnterCommand = "__enter"
 
-// fewCollections lets this program start without collecting garbage, of which there are 5 MB: a lab
-// may run a command in each of its containers at once.
+// fewCollections makes this program start without collecting 5 MB of garbage: a lab may run a
+// command in each of its containers at once.
 const fewCollections = "GOGC=400"
 
-// enclose makes a command one that is run in a container, with the variables of the container and
-// then its own.
+// enclose wraps a command in one that runs it in a container, with the variables of the container
+// and then its own.
 func enclose(cmd *exec.Cmd, r *running) error {
-	env := process.Marked(slices.Concat(r.env, cmd.Env)) // of two with a name, the last one counts
+	env := process.Marked(slices.Concat(r.env, cmd.Env)) // the last of a name counts
 	arguments := []string{EnterCommand, strconv.Itoa(r.pid), strconv.FormatUint(r.started, 10), r.user, r.dir}
 	if err := process.StandIn(cmd, append(env, fewCollections), append(arguments, cmd.Args...)...); err != nil {
 		return err
@@ -43,13 +43,13 @@ func enclose(cmd *exec.Cmd, r *running) error {
 	return err
 }
 
-// onceProtected is what protected has returned before.
+// onceProtected caches the result of protected.
 var onceProtected struct {
 	sync.Mutex
 	path string
 }
 
-// protected is the path of this program on a mount that is read-only, and of this process alone. A
+// protected returns the path of this program on a read-only mount that only this process has. A
 // program in a container can be a script whose interpreter is /proc/self/exe, and so open the
 // program that has started it; it must not be able to write to that (CVE-2019-5736).
 func protected() (string, error) {
@@ -71,7 +71,7 @@ func protected() (string, error) {
 	return onceProtected.path, nil
 }
 
-// namespaces are those of a container in the order in which they are entered.
+// namespaces are a container's namespaces in the order in which they are entered.
 var namespaces = []struct {
 	name string
 	flag int
@@ -80,9 +80,9 @@ var namespaces = []struct {
 	{"net", unix.CLONE_NEWNET}, {"pid", unix.CLONE_NEWPID}, {"mnt", unix.CLONE_NEWNS},
 }
 
-// Enter runs a program in a container and returns its exit code, as a shell has it. It stays
-// outside itself, where nothing in the container can see it, and the container's rights are all
-// that the program has: it can gain no others, and none of the machine's files.
+// Enter runs a program in a container and returns its exit code, as a shell does. This process
+// itself stays outside, where nothing in the container can see it. The program has the container's
+// rights only: it can gain no others, and has none of the machine's files.
 func Enter(arguments []string) (code int) {
 	code, err := run(arguments)
 	if err != nil {
@@ -118,7 +118,7 @@ func run(arguments []string) (code int, err error) {
 	if cmd.Err != nil {
 		return notFound, fmt.Errorf("%s: command not found in the container", arguments[4])
 	}
-	// Whatever is sent to this process's group reaches the program, which is in it.
+	// A signal to this process's group also reaches the program, which is in it.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGTSTP,
 		unix.SIGTTIN, unix.SIGTTOU)
 	if err := rights.drop(); err != nil {
@@ -138,7 +138,7 @@ func run(arguments []string) (code int, err error) {
 	return exit.ExitCode(), nil
 }
 
-// inside is a command in the container, whose files are the calling thread's.
+// inside returns a command in the container, whose file system is the calling thread's.
 func inside(as, dir string, words []string) (*exec.Cmd, error) {
 	who, err := user.GetExecUserPath(as, &user.ExecUser{Home: "/"}, "/etc/passwd", "/etc/group")
 	if err != nil {
@@ -153,7 +153,7 @@ func inside(as, dir string, words []string) (*exec.Cmd, error) {
 	if has["HOME"] == "" {
 		env = append(env, "HOME="+who.Home)
 	}
-	if err := os.Setenv("PATH", cmp.Or(has["PATH"], usualPath)); err != nil { // where the command is looked for
+	if err := os.Setenv("PATH", cmp.Or(has["PATH"], usualPath)); err != nil { // to find the command
 		return nil, err
 	}
 	cmd := exec.Command(words[0], words[1:]...)
@@ -173,9 +173,9 @@ func inside(as, dir string, words []string) (*exec.Cmd, error) {
 
 const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// enter moves the calling thread, which is locked, to the container with a first process that
-// started at a given time; what it starts is there as a whole. It returns the rights of that
-// process.
+// enter moves the calling thread, which is locked, into the namespaces of the container whose first
+// process is pid and started at a given time; what the thread starts is completely inside. It
+// returns the rights of that process.
 func enter(pid int, started uint64) (rights, error) {
 	var files []*os.File
 	defer func() {
@@ -212,9 +212,9 @@ func enter(pid int, started uint64) (rights, error) {
 	return r, nil
 }
 
-// sameUsers says why a process cannot be entered whose users are not the machine's (as with
-// Docker's userns-remap): no program with several threads can go to another user namespace, and
-// what is started from here would be root on the machine.
+// sameUsers says why a process in another user namespace (as with Docker's userns-remap) cannot be
+// entered: a program with several threads cannot enter one, and what is started from here would be
+// root on the machine.
 func sameUsers(proc string) error {
 	its, err := os.Readlink(filepath.Join(proc, "ns", "user"))
 	if err != nil {
@@ -227,7 +227,7 @@ func sameUsers(proc string) error {
 	return err
 }
 
-// rights are what a container's first process and its descendants can have at most.
+// rights are the most that a container's first process and its descendants can have.
 type rights struct {
 	bounding uint64 // capabilities(7)
 	noNew    bool   // PR_SET_NO_NEW_PRIVS
@@ -255,8 +255,8 @@ func rightsOf(proc string) (r rights, err error) {
 	return r, nil
 }
 
-// drop takes from the calling thread, and from what it starts, what a container has not: a program
-// gets its rights when it is executed, out of what is left.
+// drop removes, from the calling thread and what it starts, the rights that a container does not
+// have. A program gets its rights on execution from what is left.
 func (r rights) drop() error {
 	for c := 0; c < 64; c++ {
 		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)

@@ -19,9 +19,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// give puts files into a running container: they are root's, as are directories that are not there
-// yet. The engine follows links as the container's programs would, and writes nothing to where they
-// may not.
+// give puts files into a running container. They, and directories that have to be made for them,
+// belong to root. The engine follows links as the container's programs would, and does not write to
+// read-only places.
 func give(ctx context.Context, engine *client.Client, id string, files []topology.NodeFile) error {
 	for _, f := range files {
 		if err := giveFile(ctx, engine, id, f); err != nil {
@@ -31,8 +31,8 @@ func give(ctx context.Context, engine *client.Client, id string, files []topolog
 	return nil
 }
 
-// place is where a file is to be: the innermost directory of its path that is there, the names of
-// those that are not, and what has its own path now, if anything.
+// place is where a file is to be put: the innermost existing directory of its path, the names of
+// the missing ones, and the size and time of the file that has the path now, if any.
 type place struct {
 	dir     string
 	missing []string
@@ -40,10 +40,10 @@ type place struct {
 	changed time.Time
 }
 
-// same says whether nobody has written to what has the path since.
+// same says whether nobody has written to the file since.
 func (p place) same(now place) bool { return p.size == now.size && p.changed.Equal(now.changed) }
 
-// placeOf finds it, or says why no file can be put there.
+// placeOf finds the place for a file, or says why no file can be put there.
 func placeOf(ctx context.Context, engine *client.Client, id, name string) (p place, err error) {
 	is, err := engine.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: name})
 	switch {
@@ -98,10 +98,10 @@ func giveFile(ctx context.Context, engine *client.Client, id string, f topology.
 	return err
 }
 
-// given are the files that a container has been given, by their paths, as they were last.
+// given are the files that a container was last given, by path.
 type given map[string]topology.NodeFile
 
-// note takes down that a node's container has the node's files, unless it is known what it has.
+// note records that a node's container has the node's files, unless a record exists.
 func (k *containers) note(n *topology.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,9 +113,10 @@ func (k *containers) note(n *topology.Node) {
 	}
 }
 
-// giveAgain puts those files into a node's container that are others than what it was given last;
-// after an error it has what it had. Thus a change can be undone that failed before it came here,
-// or here, whatever is in the container. There are the same files: where not, it is made anew.
+// giveAgain puts those files into a node's container that differ from what it was last given; after
+// an error the container has the earlier ones. So a change that has failed can be undone, whether
+// it failed here or before, and whatever the container's programs have done. Both nodes have files
+// at the same paths; otherwise the container is made anew.
 func (k *containers) giveAgain(n, old *topology.Node) error {
 	k.note(old)
 	k.mu.Lock()
@@ -152,11 +153,11 @@ func (k *containers) giveAgain(n, old *topology.Node) error {
 	return nil
 }
 
-// takeBack gives a container again what it had before some files, the last of which may not be
-// there, or not all of it: there was something at its place then. What cannot be had back is noted
-// as not known, so that it is given at the next occasion, which is when the change is undone.
+// takeBack restores the earlier contents of some files, of which the last may not have been
+// written, or not completely: it is left alone if what had its path is unchanged. Files that cannot
+// be restored are removed from the record, so that they are given again when the change is undone.
 func takeBack(engine *client.Client, id string, was given, files []topology.NodeFile, last place) {
-	ctx, cancel := patience.Container.Context(context.Background()) // the time of another one may be over
+	ctx, cancel := patience.Container.Context(context.Background()) // the caller's may be over
 	defer cancel()
 	for i, f := range files {
 		if i == len(files)-1 {
@@ -171,8 +172,8 @@ func takeBack(engine *client.Client, id string, was given, files []topology.Node
 	}
 }
 
-// Files reads the files that a node was given, as they are now. Whatever its container says, it is
-// asked for regular files of a size that a topology can hold only, and no more of them is read.
+// Files reads the current contents of the files that a node was given. Whatever the container has
+// there, only regular files of a size that a topology can hold are read.
 func (k *containers) Files(ctx context.Context,
 	n *topology.Node) (out []topology.NodeFile, remarks []string, err error) {
 	if len(n.Files) == 0 {
@@ -203,7 +204,7 @@ func (k *containers) Files(ctx context.Context,
 	return out, remarks, nil
 }
 
-// readFile reads a file of a container, or says why it is none that a topology can hold.
+// readFile reads a file of a container, or says why a topology cannot hold it.
 func readFile(ctx context.Context, engine *client.Client, id,
 	name string) (f topology.NodeFile, why string, err error) {
 	is, err := engine.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: name})
@@ -234,7 +235,7 @@ func readFile(ctx context.Context, engine *client.Client, id,
 	if err != nil {
 		return f, "", err
 	}
-	if header.Typeflag != tar.TypeReg { // it was one just now
+	if header.Typeflag != tar.TypeReg { // it was a regular file a moment ago
 		return f, "is no regular file any more", nil
 	}
 	text, err := io.ReadAll(io.LimitReader(archive, topology.MaxConfigFile+1))

@@ -21,11 +21,11 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// dockerfile says how an image is built.
+// dockerfile is the file by which an image is built.
 const dockerfile = "Dockerfile"
 
-// imageOf is the name of a node's image. One that is built has one by its directory if the topology
-// gives none.
+// imageOf returns the name of a node's image. For one that is built and has no name in the
+// topology, it derives a name from the directory.
 func imageOf(n *topology.Node) string {
 	if n.Image != "" {
 		return n.Image
@@ -40,13 +40,13 @@ func imageOf(n *topology.Node) string {
 		sha256.Sum256([]byte(n.Build)))[:len("localhost/trivet-:")+len(name)+12]
 }
 
-// Prepare builds and pulls the images of nodes that are not there.
+// Prepare builds or pulls the images of nodes that the engine does not have.
 func (k *containers) Prepare(ctx context.Context, nodes []*topology.Node, progress lab.Stage) error {
 	engine, err := k.engine()
 	if err != nil {
 		return err
 	}
-	var images []*topology.Node // one for each
+	var images []*topology.Node // one node for each image
 	for _, n := range nodes {
 		if !slices.ContainsFunc(images,
 			func(other *topology.Node) bool { return imageOf(other) == imageOf(n) && other.Build == n.Build }) {
@@ -69,10 +69,10 @@ func (k *containers) Prepare(ctx context.Context, nodes []*topology.Node, progre
 	return err
 }
 
-// asker has images brought for a user.
+// asker builds and pulls images for a user.
 type asker struct {
 	logins
-	engine string // the program by which one logs in
+	engine string // the program by which users log in
 }
 
 func (k *containers) asker() (asker, error) {
@@ -108,8 +108,8 @@ func (as asker) bring(ctx context.Context, engine *client.Client, n *topology.No
 	return nil
 }
 
-// build has the engine build an image from a directory, whose files it is sent as they are, but
-// for those that it has the engine ignore.
+// build has the engine build an image from a directory, which is sent as it is, except for ignored
+// files.
 func (as asker) build(ctx context.Context, engine *client.Client, n *topology.Node) error {
 	with, err := as.forBases(ctx, n.Build)
 	if err != nil {
@@ -128,8 +128,8 @@ func (as asker) build(ctx context.Context, engine *client.Client, n *topology.No
 	return as.explainBuild(told(built.Body), with)
 }
 
-// told reads what an engine tells of a build, and returns why it failed, after the last that it
-// said.
+// told reads an engine's messages about a build, and returns an error with the last ones if it
+// failed.
 func told(from io.Reader) error {
 	last := ""
 	for lines := json.NewDecoder(from); ; {

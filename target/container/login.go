@@ -30,22 +30,22 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// logins are what a user has logged in with at registries, by `docker login` or `podman login`, in
-// files and in programs that keep it (https://docs.docker.com/reference/cli/docker/login,
-// containers-auth.json(5)). All of it is read as that user, each time it is needed: none of it is
-// kept, or is part of an error.
+// logins are a user's logins at registries, from `docker login` or `podman login`, in files and in
+// credential helpers (https://docs.docker.com/reference/cli/docker/login, containers-auth.json(5)).
+// They are read with that user's rights each time they are needed, and are never kept or made part
+// of an error.
 type logins struct {
 	uid  int
 	home string
 }
 
-// loginsOf are those of a user.
+// loginsOf returns the logins of a user.
 func loginsOf(uid int) logins {
 	return logins{uid: uid, home: homeOf(uid)}
 }
 
-// homeOf is a user's directory as the machine's list of users has it. HOME is not asked: sudo may
-// have kept that of the user who called it, and root runs what a file with logins there names.
+// homeOf returns a user's home directory according to the user database. It does not use HOME: sudo
+// may have kept that of the calling user, and root would run helpers that a file there names.
 func homeOf(uid int) string {
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil && u.HomeDir != "" {
 		return u.HomeDir
@@ -53,14 +53,14 @@ func homeOf(uid int) string {
 	return "/nonexistent"
 }
 
-// own says whether the user is who runs this process.
+// own says whether the user is the one who runs this process.
 func (l logins) own() bool { return l.uid == os.Getuid() }
 
-// runtime is where programs of the user keep what ends with the session.
+// runtime is the directory of the user's files that end with the session.
 func (l logins) runtime() string { return fmt.Sprintf("/run/user/%d", l.uid) }
 
-// ownEnvironment is what a program finds that runs as who runs this process: its variables, but for
-// those that lead to files of a user. They can be another one's, kept by sudo.
+// ownEnvironment returns this process's variables, except for those that lead to a user's files:
+// sudo may have kept another user's.
 func ownEnvironment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
@@ -72,18 +72,18 @@ func ownEnvironment() []string {
 // These variables name a directory, and a file, with logins.
 const dockerConfig, authFile = "DOCKER_CONFIG", "REGISTRY_AUTH_FILE"
 
-// pathIn is what a variable names, if it is set.
+// pathIn returns the path in a variable; "" if it is not set.
 func pathIn(variable string) (string, error) {
 	path := os.Getenv(variable)
 	if path != "" && !filepath.IsAbs(path) {
-		// The daemon's directory is nobody's.
+		// The daemon's own directory means nothing to the user.
 		return "", fmt.Errorf("%s is %s, and must be a path that begins with /", variable, path)
 	}
 	return path, nil
 }
 
-// files are those with logins, the first of which that has one for a registry counts. An error is
-// of a variable that names none, beside those that there are.
+// files returns the files with logins; for each registry, the first that has a login for it counts.
+// An error says that a variable names no file; out may have others all the same.
 func (l logins) files() (out []string, err error) {
 	switch file, err := pathIn(authFile); {
 	case err != nil:
@@ -93,7 +93,7 @@ func (l logins) files() (out []string, err error) {
 	}
 	const podmans = "containers/auth.json"
 	out = []string{filepath.Join(l.runtime(), podmans), filepath.Join(l.home, ".config", podmans)}
-	if l.own() { // where root's is without a session; nobody else can reach it
+	if l.own() { // root's without a session; nobody else can write there
 		out = append(out, fmt.Sprintf("/run/containers/%d/auth.json", l.uid))
 	}
 	switch dir, err := pathIn(dockerConfig); {
@@ -105,21 +105,20 @@ func (l logins) files() (out []string, err error) {
 	return append(out, filepath.Join(l.home, ".docker", "config.json")), nil
 }
 
-// login is what a user has logged in with at the registry of an image; the zero one asks that for
-// what it gives everybody.
+// login is a user's login at the registry of an image; the zero login is anonymous.
 type login struct {
 	auth     registry.AuthConfig
 	registry string
-	looked   []string // the files that are there
-	from     string   // the one that has it
-	trouble  []string // why something of them could not be had
+	looked   []string // the files that exist
+	from     string   // the file with the login
+	trouble  []string // why some of them could not be used
 }
 
-// at looks for what an image is pulled with.
+// at finds the login with which an image is pulled.
 func (l logins) at(ctx context.Context, image string) (found login) {
 	name, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return found // the engine says what is wrong
+		return found // the engine reports what is wrong
 	}
 	found.registry = reference.Domain(name)
 	files, err := l.files()
@@ -149,7 +148,7 @@ func (l logins) at(ctx context.Context, image string) (found login) {
 	return found
 }
 
-// loginFile is what Docker and Podman write.
+// loginFile is the format of Docker's and Podman's files.
 type loginFile struct {
 	Auths   map[string]loginEntry `json:"auths"`
 	Store   string                `json:"credsStore"`
@@ -164,13 +163,14 @@ type loginEntry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// mostLogins bounds a file with logins, and what a program says of one, in bytes.
+// mostLogins limits how many bytes are read of a file with logins, and of a credential helper's
+// output.
 const mostLogins = 1 << 20
 
-// read reads a file as the user. Its errors say nothing of what is in it.
+// read reads a file with the user's rights. Its errors quote nothing of the contents.
 func (l logins) read(file string) (config loginFile, err error) {
 	err = asuser.As(l.uid, func() error {
-		f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
+		f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0) // does not block on a pipe
 		if err != nil {
 			return errors.Unwrap(err)
 		}
@@ -190,7 +190,7 @@ func (l logins) read(file string) (config loginFile, err error) {
 	return config, err
 }
 
-// of is the login that a file has for an image, or that a program keeps which the file names.
+// of returns the login for an image from a file, or from a credential helper that the file names.
 func (l logins) of(ctx context.Context, config loginFile, image reference.Named) (auth registry.AuthConfig, err error) {
 	helper := config.Store
 	for _, key := range slices.Sorted(maps.Keys(config.Helpers)) {
@@ -206,12 +206,12 @@ func (l logins) of(ctx context.Context, config loginFile, image reference.Named)
 	entries := map[string]loginEntry{}
 	for _, key := range slices.Sorted(maps.Keys(config.Auths)) {
 		is, e := loginKey(key), config.Auths[key]
-		// The zero one stands for a program that keeps it.
+		// An empty entry says that a credential helper has the login.
 		if _, has := entries[is]; e != (loginEntry{}) && (!has || key == is) {
 			entries[is] = e
 		}
 	}
-	for key := image.Name(); key != "."; key = path.Dir(key) { // Podman's are also of a part of a registry
+	for key := image.Name(); key != "."; key = path.Dir(key) { // Podman has parts of registries
 		e, ok := entries[key]
 		if !ok {
 			continue
@@ -222,8 +222,8 @@ func (l logins) of(ctx context.Context, config loginFile, image reference.Named)
 	return auth, err
 }
 
-// dockerHub is the registry of images that name none. Docker keeps logins there by the address that
-// its first version had.
+// dockerHub is the registry of images that name none. Docker stores its logins under the URL of the
+// registry's first version.
 const dockerHub, dockerHubKey = "docker.io", "https://index.docker.io/v1/"
 
 func server(registry string) string {
@@ -233,8 +233,9 @@ func server(registry string) string {
 	return registry
 }
 
-// loginKey is the registry that logins are kept for by a name, or a part of it. Docker has had
-// addresses there, and goes by their hosts alone, as Podman does: parts have no "https://".
+// loginKey returns the registry, or the part of one, to which a key in a file with logins refers.
+// Docker used to store URLs, and considers only their host, as Podman does; keys for parts of a
+// registry have no "https://".
 func loginKey(name string) string {
 	rest, secure := strings.CutPrefix(name, "https://")
 	rest, plain := strings.CutPrefix(rest, "http://")
@@ -268,12 +269,12 @@ func (e loginEntry) decode() (registry.AuthConfig, error) {
 	return auth, nil
 }
 
-// helperPrefix is what the names of programs that keep logins begin with:
+// helperPrefix starts the names of credential helpers:
 // https://github.com/docker/docker-credential-helpers
 const helperPrefix = "docker-credential-"
 
-// find looks for a program in the directories of PATH, and in those that another user than this
-// process's may have there beyond them.
+// find looks for a program in the directories of PATH and, for another user than this process's, in
+// those that this user usually has besides.
 func (l logins) find(program string) (string, error) {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	if !l.own() {
@@ -299,8 +300,8 @@ func (l logins) find(program string) (string, error) {
 	return "", fmt.Errorf("it names the program %s, which is not in PATH", program)
 }
 
-// environment is what a program of the user's finds: of another one's than this process's, what is
-// the same in all of that one's sessions.
+// environment returns the variables for a program that runs as the user: for another user than this
+// process's, only those that are the same in all of that user's sessions.
 func (l logins) environment() []string {
 	env := []string{"PATH=" + os.Getenv("PATH")}
 	if l.own() {
@@ -315,7 +316,7 @@ func (l logins) environment() []string {
 		"XDG_RUNTIME_DIR="+run, "DBUS_SESSION_BUS_ADDRESS=unix:path="+run+"/bus")
 }
 
-// ask asks a program that keeps logins for one, as the user: nothing if it has none.
+// ask asks a credential helper, run as the user, for a login; the result is empty if it has none.
 func (l logins) ask(ctx context.Context, helper, server string) (auth registry.AuthConfig, err error) {
 	if helper != filepath.Base(helper) {
 		return auth, errors.New("it names a program that keeps logins with a path")
@@ -330,7 +331,7 @@ func (l logins) ask(ctx context.Context, helper, server string) (auth registry.A
 	said := &helperSaid{}
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = "/", l.environment(), strings.NewReader(server), said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: asuser.Credential(l.uid)}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) } // and what it has started
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) } // children, too
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
 		if strings.Contains(said.String(), "credentials not found") {
@@ -351,7 +352,7 @@ func (l logins) ask(ctx context.Context, helper, server string) (auth registry.A
 	return registry.AuthConfig{Username: kept.Username, Password: kept.Secret}, nil
 }
 
-// helperSaid is what such a program says, of bounded length.
+// helperSaid is a helper's output, of limited length.
 type helperSaid struct{ strings.Builder }
 
 func (s *helperSaid) Write(p []byte) (int, error) {
@@ -361,7 +362,7 @@ func (s *helperSaid) Write(p []byte) (int, error) {
 	return s.Builder.Write(p)
 }
 
-// header is what an engine is given with a request to pull.
+// header returns the login in the form for a request to pull.
 func (g login) header() (string, error) {
 	if g.auth == (registry.AuthConfig{}) {
 		return "", nil
@@ -373,13 +374,13 @@ func (g login) header() (string, error) {
 	return text, nil
 }
 
-// refusals are what engines say where a registry wants a login, or another one; they have no other
-// words for it in common.
+// refusals are phrases of engines' errors where a registry asks for a login, or another one; the
+// errors have nothing else in common.
 var refusals = []string{"unauthorized", "authentication required", "no basic auth credentials", "access denied",
 	"denied:", "not authorized",
 	" 401", " 403", "forbidden"}
 
-// explain adds to an error of an engine what login it was given, if that is why.
+// explain adds to an error of an engine which login it was given, if that is the reason.
 func (g login) explain(err error, engine string) error {
 	if err == nil {
 		return nil
@@ -387,7 +388,7 @@ func (g login) explain(err error, engine string) error {
 	return g.explainAs(err, err.Error(), engine)
 }
 
-// explainAs is explain where a part of the error's text says why.
+// explainAs is explain for an error of which only the part said gives the reason.
 func (g login) explainAs(err error, said, engine string) error {
 	said = strings.ToLower(said)
 	if g.registry == "" || !slices.ContainsFunc(refusals, func(r string) bool { return strings.Contains(said, r) }) {

@@ -17,14 +17,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// OutputLog is the log of what a container prints, in its directory.
+// OutputLog is the log of a container's output, in its directory.
 const OutputLog = "output.log"
 
-// keepsNone is there in its place.
+// keepsNone is the content of that log if the engine keeps none.
 const keepsNone = "The engine keeps no logs of this container: its log driver is none, or one that cannot be read.\n"
 
-// follow begins to write down what a container prints, and tells the lab when it has ended by
-// itself. It does nothing where that is done already.
+// follow starts to copy a container's output to its log, and reports to the lab when it ends by
+// itself. It does nothing if that is under way.
 func (k *containers) follow(n *topology.Node) error {
 	r, err := k.of(n)
 	if err != nil || r.followed.Load() {
@@ -44,7 +44,7 @@ func (k *containers) follow(n *topology.Node) error {
 					time.Sleep(time.Second)
 				}
 			}
-			if r.removed.Load() || k.closed.Load() { // else an engine that removes a lab's containers is asked for each
+			if r.removed.Load() || k.closed.Load() { // do not ask an engine that is removing a lab
 				return
 			}
 			if !r.runs() {
@@ -53,7 +53,7 @@ func (k *containers) follow(n *topology.Node) error {
 				}
 				return
 			}
-			if <-wakeUp(); err != nil { // the engine has been started anew, or is about to be
+			if <-wakeUp(); err != nil { // the engine was restarted, or is about to be
 				if again, err := k.engine(); err == nil {
 					engine = again
 				}
@@ -63,7 +63,7 @@ func (k *containers) follow(n *topology.Node) error {
 	return nil
 }
 
-// copyLogs writes what a container has printed and prints, from the beginning, until it ends.
+// copyLogs writes a container's output, from its beginning, to the log until the container ends.
 func (k *containers) copyLogs(engine *client.Client, n *topology.Node, r *running) error {
 	logs, err := engine.ContainerLogs(context.Background(), r.id,
 		client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: true})
@@ -81,11 +81,11 @@ func (k *containers) copyLogs(engine *client.Client, n *topology.Node, r *runnin
 	return err
 }
 
-// unknownStatus is the exit status of a container of which nobody knows any: it has failed.
+// unknownStatus is the exit status of a container whose status is unknown: it counts as failed.
 const unknownStatus = -1
 
-// status is how a container has ended. Where its engine does not say so, it is asked until it does,
-// or until nobody wants to know.
+// status returns a container's exit status. It asks the engine until that answers, or the container
+// is removed or the lab closed.
 func (k *containers) status(r *running) (status int, said string, known bool) {
 	for knows := patience.Engine.Begin(); !r.removed.Load() && !k.closed.Load(); <-wakeUp() {
 		engine, err := k.engine()
@@ -102,14 +102,14 @@ func (k *containers) status(r *running) (status int, said string, known bool) {
 			knows = patience.Engine.Begin()
 		case !state.Running:
 			return state.ExitCode, fmt.Sprintf(" (exit status %d)", state.ExitCode), true
-		case knows.Over(): // who would have told the engine has been killed, too
+		case knows.Over(): // the process that reports it was killed, too
 			return unknownStatus, "", true
 		}
 	}
 	return 0, "", false
 }
 
-// lastWords is the end of what a container has printed.
+// lastWords returns the end of a container's output.
 func lastWords(ctx context.Context, engine *client.Client, id string) string {
 	logs, err := engine.ContainerLogs(ctx, id,
 		client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "5"})

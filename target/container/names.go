@@ -13,22 +13,22 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// namesFiles are the files of a lab that all nodes see in /etc. A container has copies of its own,
-// as scripts of images and labs write there, unless its topology gives it others.
+// namesFiles are the files of a lab that all nodes see in /etc. A container has its own copies, as
+// scripts of images and labs write to them, unless its topology gives it others.
 var namesFiles = []string{"hosts", "resolv.conf"}
 
-// namesDir has a container's copies. It is a file system of its own, as containers could fill that
-// of others, and /run.
+// namesDir is the directory of a container's copies. It is a file system of its own, as containers
+// could otherwise fill those of others, or /run.
 func (k *containers) namesDir(n *topology.Node) string {
 	return filepath.Join(k.Dir, "ns", ".names", n.Name)
 }
 
-// ownNames is a container's copy of one of them.
+// ownNames is a container's copy of a file.
 func (k *containers) ownNames(n *topology.Node, file string) string {
 	return filepath.Join(k.namesDir(n), file)
 }
 
-// mostNames is how much a container can write to them, in bytes, beside what they have at first.
+// mostNames is how many bytes a container can write to them beyond their initial contents.
 const mostNames = 1 << 20
 
 func (k *containers) copyNames(n *topology.Node) error {
@@ -56,8 +56,8 @@ func (k *containers) copyNames(n *topology.Node) error {
 	return nil
 }
 
-// makeNames makes a directory that is a file system of a size in bytes, in place of what a process
-// has left there that was killed. It goes with what else is mounted in ns, or by removeNames.
+// makeNames makes a directory that is a file system of a size in bytes, and replaces what a killed
+// process has left there. It is removed with the other mounts in ns, or by removeNames.
 func makeNames(dir string, size int) error {
 	if err := removeNames(dir); err != nil {
 		return err
@@ -72,7 +72,7 @@ func makeNames(dir string, size int) error {
 	return nil
 }
 
-// removeNames removes that directory, whether or not it is mounted, or there.
+// removeNames removes that directory, whether or not it is mounted or exists.
 func removeNames(dir string) error {
 	err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
@@ -81,9 +81,8 @@ func removeNames(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// NamesChanged writes a lab's file anew where it is still as it was. What a container has done to
-// its own is no reason to fail: where it cannot be written, the lab's followers are told, and it
-// stays as it was.
+// NamesChanged updates a container's copy of a lab's file if that is unchanged. A copy that cannot
+// be written is no reason to fail: the lab's followers are told, and it stays as it is.
 func (k *containers) NamesChanged(file string, was, is []byte) error {
 	for _, n := range k.Topology().Nodes {
 		if !n.Contained() {
@@ -97,8 +96,8 @@ func (k *containers) NamesChanged(file string, was, is []byte) error {
 	return nil
 }
 
-// rewrite gives a file another text if it has still the one that it had, or leaves it as it is. A
-// container may write to it at the same time, or make it very large.
+// rewrite replaces the text of a file if it is still the earlier one; otherwise it leaves the file
+// alone. A container may write to the file at the same time, or make it very large.
 func rewrite(name string, was, is []byte) error {
 	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -114,7 +113,7 @@ func rewrite(name string, was, is []byte) error {
 	if err != nil || !bytes.Equal(text, was) {
 		return err
 	}
-	if len(is) > 0 { // room for it first: the file is mounted, so that no new one can take its place
+	if len(is) > 0 { // reserves room first: a mounted file cannot be replaced by a new one
 		if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(is))); err != nil {
 			return fmt.Errorf("no room in what it can write there: %w", err)
 		}

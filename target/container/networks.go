@@ -10,12 +10,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// networks is where ip(8) keeps network namespaces by name: ip netns exec NAME.
+// networks is the directory in which ip(8) finds network namespaces by name: ip netns exec NAME.
 const networks = "/run/netns"
 
-// nameNetwork makes the network of a container that its file names known by that name, as
-// containerlab does: what is built on it (netlab, scripts that capture packets) enters the network
-// that way. Whatever else has the name keeps it.
+// nameNetwork gives the network namespace of a container a name there, if its file says so, as
+// containerlab does: tools built on that (netlab, scripts that capture packets) enter the namespace
+// by the name. A name that exists for something else is left alone.
 func (k *containers) nameNetwork(n *topology.Node) error {
 	if n.ContainerName == "" {
 		return nil
@@ -33,7 +33,7 @@ func (k *containers) nameNetwork(n *topology.Node) error {
 	return nil
 }
 
-// stale says whether a name is a link of a lab that is gone, of those in a directory.
+// stale says whether a name is a link to a lab that is gone; labs is the directory of all labs.
 func stale(name, labs string) bool {
 	if !leadsBelow(name, labs) {
 		return false
@@ -42,13 +42,14 @@ func stale(name, labs string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// leadsBelow says whether a name is a link to what is, or was, below a directory.
+// leadsBelow says whether a name is a link to a path below a directory, whether or not that still
+// exists.
 func leadsBelow(name, dir string) bool {
 	to, err := os.Readlink(name)
 	return err == nil && strings.HasPrefix(filepath.Clean(to), dir+"/")
 }
 
-// removeName removes a name, which somebody else may have done at the same time.
+// removeName removes a name, which somebody else may remove at the same time.
 func removeName(name string) error {
 	if err := os.Remove(name); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -56,7 +57,7 @@ func removeName(name string) error {
 	return nil
 }
 
-// forgetNetwork removes a container's name of nameNetwork.
+// forgetNetwork removes the name that nameNetwork has made for a container.
 func (k *containers) forgetNetwork(n *topology.Node) error {
 	if n.ContainerName == "" {
 		return nil
@@ -68,7 +69,7 @@ func (k *containers) forgetNetwork(n *topology.Node) error {
 	return removeName(name)
 }
 
-// forgetNetworks removes those of a lab in a directory.
+// forgetNetworks removes the names of a lab in a directory.
 func forgetNetworks(dir string) error {
 	entries, err := os.ReadDir(networks)
 	if errors.Is(err, os.ErrNotExist) {

@@ -19,10 +19,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// program is what an image runs.
+// program is an image's default program.
 type program struct{ entrypoint, cmd []string }
 
-// programs are those of the images of nodes, by the images' names.
+// programs returns the programs of the nodes' images, by image.
 func programs(engine *client.Client, nodes []*topology.Node) (map[string]program, error) {
 	ctx, cancel := patience.Engine.Context(context.Background())
 	defer cancel()
@@ -44,9 +44,8 @@ func programs(engine *client.Client, nodes []*topology.Node) (map[string]program
 	return out, nil
 }
 
-// command is what a container runs: the image's program, or what the topology has in its place. As
-// with the engines' own commands, an entrypoint of the topology's does without the image's
-// arguments.
+// command returns what a container runs: the image's program, or the topology's in its place. As
+// with the engines' own commands, an entrypoint in the topology drops the image's arguments.
 func (p program) command(n *topology.Node) ([]string, error) {
 	if len(n.Entrypoint) > 0 {
 		p = program{entrypoint: n.Entrypoint}
@@ -61,8 +60,8 @@ func (p program) command(n *topology.Node) ([]string, error) {
 	return argv, nil
 }
 
-// options are what an engine is asked for. The program is given a terminal, so that a shell that is
-// one stays.
+// options returns what an engine is asked for. The program gets a terminal, so that a shell does
+// not exit.
 func (k *containers) options(n *topology.Node, waiter string,
 	argv []string) (*engineapi.Config, *engineapi.HostConfig) {
 	env := make([]string, len(n.Env))
@@ -103,8 +102,8 @@ func (k *containers) options(n *topology.Node, waiter string,
 	return config, host
 }
 
-// ulimits are those of a container of a Podman that serves this lab only. By itself that asks for
-// more than it may have where root cannot raise limits, and fails.
+// ulimits are the limits of containers of a Podman that serves this lab only. Its defaults are
+// higher than it may set where root cannot raise limits, and it would fail.
 func ulimits() (out []*engineapi.Ulimit) {
 	add := func(name string, of int, most uint64) {
 		var limit unix.Rlimit
@@ -114,14 +113,14 @@ func ulimits() (out []*engineapi.Ulimit) {
 		}
 	}
 	add("nofile", unix.RLIMIT_NOFILE, 1<<20)
-	text, _ := os.ReadFile("/proc/sys/kernel/pid_max") // Podman lowers its own limit to that
+	text, _ := os.ReadFile("/proc/sys/kernel/pid_max") // to which Podman lowers its own limit
 	if most, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil {
 		add("nproc", unix.RLIMIT_NPROC, most)
 	}
 	return out
 }
 
-// resources are a container's limits in memory and processors.
+// resources returns a container's limits on memory and processors.
 func resources(n *topology.Node) (r engineapi.Resources) {
 	r.Memory = int64(n.Memory)
 	r.NanoCPUs = int64(n.CPU.Processors() * 1e9)

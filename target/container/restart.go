@@ -10,22 +10,22 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// The waits before a container is begun again, as Docker has them: the first, the longest, and how
-// long one must have run for the next to be the first again.
+// The waits before a container is restarted, the same as Docker's: the first, the longest, and for
+// how long a container must have run for the next wait to be the first again.
 const (
 	firstWait   = 100 * time.Millisecond
 	longestWait = time.Minute
 	hasRun      = 10 * time.Second
 )
 
-// restarts are those of a container, since somebody has made it.
+// restarts counts a container's restarts, since somebody has made it.
 type restarts struct {
 	times int
 	wait  time.Duration
 }
 
-// next says whether a container is begun again that has ended with an exit status after it ran for
-// some time, and after which wait.
+// next says whether a container that has ended with an exit status, after it ran for some time, is
+// to be restarted, and after which wait.
 func (r *restarts) next(says topology.Restart, status int, ran time.Duration) (wait time.Duration, again bool) {
 	switch {
 	case r.wait == 0 || ran >= hasRun:
@@ -40,8 +40,8 @@ func (r *restarts) next(says topology.Restart, status int, ran time.Duration) (w
 	return r.wait, true
 }
 
-// ended tells the lab that a container has ended by itself, and has it made anew if the topology
-// says so: the engine would begin it again with another network, without its links.
+// ended reports to the lab that a container has ended by itself, and has it remade if the topology
+// says so: the engine's own restart would give it another network, without its links.
 func (k *containers) ended(n *topology.Node, r *running, status int, said string) {
 	if now := k.Topology().Node(n.Name); now != nil {
 		n = now
@@ -64,13 +64,13 @@ func (k *containers) ended(n *topology.Node, r *running, status int, said string
 	})
 }
 
-// remade is a container that has been made in place of one that had ended.
+// remade is the container that is being made in place of one that had ended.
 type remade struct {
 	node string
-	bare bool // it is not to be, as it has not got its network
+	bare bool // only the node's network is made: the container did not get it
 }
 
-// remakes is what is remade, if that is a node's.
+// remakes returns what is being remade if it is a node's container; otherwise nil.
 func (k *containers) remakes(n *topology.Node) *remade {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,9 +80,9 @@ func (k *containers) remakes(n *topology.Node) *remade {
 	return nil
 }
 
-// Remake makes a container in place of one that has ended, as far as that its program waits. What
-// the engine, the image or the machine lacks for that, it lacks before anything of the node's
-// network has changed. An image that was built is built again only if the engine has it no more.
+// Remake makes a container in place of one that has ended; its program waits. If the engine, the
+// image or the machine lacks something, that shows before anything in the node's network has
+// changed. An image that was built is built again only if the engine no longer has it.
 func (k *containers) Remake(ctx context.Context, n *topology.Node) (done func(), err error) {
 	engine, err := k.engine()
 	if err != nil {
@@ -123,8 +123,8 @@ func (k *containers) Remake(ctx context.Context, n *topology.Node) (done func(),
 	}, nil
 }
 
-// leaveEnded leaves of a container that it has ended: what of it could not be removed now is so
-// when it is made anew, or with the lab.
+// leaveEnded marks a container as ended: what could not be removed of it now is removed when it is
+// made anew, or with the lab.
 func (k *containers) leaveEnded(n *topology.Node) {
 	r := &running{}
 	r.followed.Store(true)
@@ -142,7 +142,7 @@ func (k *containers) Bare(n *topology.Node) error {
 	k.mu.Lock()
 	if remade != nil {
 		remade.bare = true
-		r.followed.Store(true) // whoever has it remade tries again
+		r.followed.Store(true) // the caller of Remake tries again
 	}
 	k.known[n.Name] = r
 	k.mu.Unlock()

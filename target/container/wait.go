@@ -29,9 +29,9 @@ import (
 //go:embed waiter/a*
 var waiters embed.FS
 
-// What a container sees of the lab, which its user may read and no more: what waits, and two named
-// pipes. As long as nobody writes to the first, it waits. What it writes to the second says why the
-// container's program could not begin; it is closed when that has.
+// What a container sees of the lab, which its user may only read: the waiting program, and two
+// named pipes. The program waits until somebody writes to the first pipe. To the second it writes
+// why the container's program could not start; it is closed when that has started.
 const (
 	waiting = "/.trivet/wait"
 	gates   = "/.trivet/gates"
@@ -39,10 +39,11 @@ const (
 	began   = "began"
 )
 
-// waiter returns the file of what waits in the lab's containers. It is in a file system of its own:
-// programs do not run in /run on many machines, and none in a container may write to it.
+// waiter returns the file of the program that waits in the lab's containers. It is on a file system
+// of its own: on many machines programs cannot be executed from /run, and no container may write to
+// it.
 func (k *containers) waiter() (string, error) {
-	dir := filepath.Join(k.Dir, "ns", ".wait") // goes with what else is mounted there
+	dir := filepath.Join(k.Dir, "ns", ".wait") // removed with the other mounts there
 	file := filepath.Join(dir, "wait")
 	program, err := waiters.ReadFile("waiter/" + runtime.GOARCH)
 	if err != nil {
@@ -90,9 +91,9 @@ func makeGates(dir string) error {
 	return nil
 }
 
-// open lets a container's program begin, unless it did so before. Once it has, there is only one of
-// the pipes left, which are in a directory. The error says why it could not; waits, whether the
-// first process is there.
+// open lets a container's program start, unless it has started already, when only one of the two
+// pipes in dir is left. The error says why it could not; waits reports whether the first process
+// exists.
 func open(ctx context.Context, dir, program string, waits func() bool) (opened bool, err error) {
 	ctx, cancel := patience.Container.Context(ctx)
 	defer cancel()
@@ -125,24 +126,25 @@ func open(ctx context.Context, dir, program string, waits func() bool) (opened b
 	return true, begun(ctx, answer, dir, program)
 }
 
-// mostAnswer is how long what waits may take from being told to begin until its program has begun.
-// Whoever has kept the pipe open for longer is in the container's program.
+// mostAnswer is how long the waiting program may take to execute the container's program. If the
+// pipe is still open after that, a process of the container's program holds it.
 const mostAnswer = 2 * time.Second
 
-// cannotRun is why a container's program has not begun.
+// cannotRun says why a container's program has not started.
 type cannotRun struct{ program, reason string }
 
 func (e cannotRun) Error() string {
 	return fmt.Sprintf("the container's program %s cannot be run: %s", e.program, e.reason)
 }
 
-// begun waits until the program has begun: a pipe that nobody has opened yet ends at once, too.
+// begun waits until the program has started. Reading a pipe that nobody has opened yet also returns
+// its end at once.
 func begun(ctx context.Context, fd int, dir, program string) error {
 	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for last := time.Now().Add(mostAnswer); time.Now().Before(last); {
 		if n, err := unix.Poll(poll, 50); err != nil && !errors.Is(err, unix.EINTR) {
 			return err
-		} else if n > 0 { // POLLHUP only once somebody had opened it
+		} else if n > 0 { // POLLHUP occurs only once somebody had opened it
 			break
 		}
 		if err := ctx.Err(); err != nil {
@@ -150,7 +152,7 @@ func begun(ctx context.Context, fd int, dir, program string) error {
 		}
 	}
 	text := make([]byte, 4096)
-	switch n, err := unix.Read(fd, text); { // what waits writes all at once
+	switch n, err := unix.Read(fd, text); { // the program writes its message at once
 	case n > 0:
 		return cannotRun{program, reason(string(text[:n]))}
 	case err != nil && !errors.Is(err, unix.EAGAIN):
@@ -159,8 +161,8 @@ func begun(ctx context.Context, fd int, dir, program string) error {
 	return os.Remove(filepath.Join(dir, begin))
 }
 
-// reason is why a program has not begun, from what waited for it, or from whatever else in the
-// container has written to the pipe.
+// reason returns why a program has not started, as written to the pipe by the waiting program, or
+// by anything else in the container.
 func reason(said string) string {
 	n, err := strconv.ParseUint(said, 10, 12)
 	switch errno := syscall.Errno(n); {
@@ -173,5 +175,5 @@ func reason(said string) string {
 	}
 }
 
-// wakeUp is how long to wait before looking again.
+// wakeUp is the interval of polling.
 func wakeUp() <-chan time.Time { return time.After(100 * time.Millisecond) }

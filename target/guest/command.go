@@ -16,26 +16,27 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// defaultMemory is what a machine has, if the topology does not say, in bytes.
+// defaultMemory is a machine's memory in bytes if the topology does not say.
 const defaultMemory = 512 << 20
 
-// The further interface, by which Trivet logs in, is in a network that QEMU makes up, and which
-// leads nowhere else: from a port of the loopback device in the node's namespace.
+// The additional interface by which Trivet logs in is in a network that QEMU emulates, and that is
+// reached only from a port of the loopback device in the node's namespace.
 const (
 	loginAt           = "127.0.0.1:22"
 	managementNet     = "169.254.231.0/24"
 	managementAddress = "169.254.231.15/24"
 )
 
-// QEMU drops what a guest sends by UDP in such a network (restrict=on). So where ports of UDP lead
-// to a guest, a TAP device of the node's namespace is in it, too, from which these are reached.
+// QEMU drops what a guest sends by UDP in such a network (restrict=on). So where UDP ports lead to
+// a guest, a TAP device of the node's namespace is in that network, too, through which they are
+// reached.
 const (
 	portsTap     = "vm0"
 	portsAddress = "169.254.231.254/24"
 )
 
-// command returns the arguments of a machine that is started in its directory, in its node's
-// namespaces. QEMU opens what it needs as root, and then is nobody, who can start nothing.
+// command returns the arguments of a machine that is started in its directory and in its node's
+// namespaces. QEMU opens its files and devices as root, and then drops all rights.
 func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, seeded bool) (args []string, err error) {
 	g := n.Guest
 	args = append(qemu.Common(how), "-name", "guest="+qemu.Value(n.Name),
@@ -54,7 +55,7 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 			args = append(args, "-append", g.Append)
 		}
 	}
-	if g.Boot == topology.BootNetwork { // its server may be a host, whose start command is yet to run
+	if g.Boot == topology.BootNetwork { // its server may be a host yet to run its start command
 		args = append(args, "-boot", "reboot-timeout=1000")
 	}
 	if g.Firmware == topology.FirmwareUEFI {
@@ -114,18 +115,18 @@ func command(n *topology.Node, how qemu.Accelerator, interfaces []Interface, see
 	return args, nil
 }
 
-// hasDatagrams says whether ports of UDP lead to a guest.
+// hasDatagrams says whether UDP ports lead to a guest.
 func hasDatagrams(n *topology.Node) bool {
 	return slices.ContainsFunc(n.Ports, func(p topology.Port) bool { return p.UDP })
 }
 
-// DatagramsTo is where a guest's ports of UDP are reached from the namespace of its node.
+// DatagramsTo is the guest's address for UDP ports, as reached from the namespace of its node.
 func (k *guests) DatagramsTo(*topology.Node) netip.Addr {
 	return netip.MustParsePrefix(managementAddress).Addr()
 }
 
-// joinPorts makes the device by which a guest's ports of UDP are reached, in the namespace of the
-// calling thread.
+// joinPorts makes, in the calling thread's namespace, the device through which a guest's UDP ports
+// are reached.
 func joinPorts() error {
 	tap := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: portsTap}, Mode: netlink.TUNTAP_MODE_TAP,
 		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_ONE_QUEUE}
@@ -139,8 +140,8 @@ func joinPorts() error {
 	return errors.Join(netlink.AddrAdd(tap, address), netlink.LinkSetUp(tap))
 }
 
-// forwarded are the ports of TCP of a guest that ports of the machine lead to, each once, but for
-// the one of SSH, to which one leads in any case.
+// forwarded returns the TCP ports of a guest to which ports of the machine lead, each once, without
+// that of SSH, which is always forwarded.
 func forwarded(n *topology.Node) (out []uint16) {
 	for _, p := range n.Ports {
 		if !p.UDP && p.Node != 22 && !slices.Contains(out, p.Node) {
@@ -150,7 +151,7 @@ func forwarded(n *topology.Node) (out []uint16) {
 	return out
 }
 
-// addDisk adds the arguments for a disk. What is written to it, whatever it is of, is in a file of
+// addDisk adds the arguments for a disk. Writes, even to a raw device, go to a temporary file of
 // QEMU's without a name.
 func addDisk(args []string, name string, d topology.GuestDisk, options string) ([]string, error) {
 	source := emptySource(d.Size)
@@ -173,8 +174,8 @@ func emptySource(size topology.Bytes) string {
 }
 
 // diskSource describes the image of a disk to QEMU (BlockdevOptions of its QMP reference). formatOf
-// has looked at the file by its name, under which there may be another now: QEMU opens no device
-// in its place, and of qcow2 no backing file.
+// has examined the file by its name, which may denote another file by now: so QEMU is told to open
+// no device in its place, and no backing file of a qcow2.
 func diskSource(format, image string) (string, error) {
 	source := map[string]any{"driver": format, "file": map[string]any{"driver": "file", "filename": image}}
 	if format == "qcow2" {

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/term"
 )
 
-// leave is what ends a console: Ctrl-], as telnet has it.
+// leave is the key that ends a console: Ctrl-], as with telnet.
 const leave = 0x1d
 
-// Console joins this process's input and output to the console of the machine in a directory, until
-// its input ends, or has Ctrl-].
+// Console connects this process's input and output to the console of the machine in a directory,
+// until its input ends or contains Ctrl-].
 func Console(args []string) error {
 	if len(args) != 1 {
 		return errors.New("the directory of a virtual machine is missing")
@@ -28,7 +28,7 @@ func Console(args []string) error {
 		return err
 	}
 	defer at.Close()
-	// QEMU has one connection at a time, and does not say so.
+	// QEMU accepts one connection at a time, and makes others wait silently.
 	if err := unix.Flock(int(at.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("somebody is at the console of %s already", filepath.Base(args[0]))
 	}
@@ -60,7 +60,7 @@ func Console(args []string) error {
 	return err
 }
 
-// typed passes on what is typed, up to leave.
+// typed passes typed bytes on, up to leave.
 func typed(to io.Writer, from io.Reader) error {
 	buffer := make([]byte, 4096)
 	for {

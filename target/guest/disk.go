@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// check says what a machine's files are not that they have to be.
+// check says which of a machine's files are not what they have to be.
 func check(g *topology.Guest) error {
 	for _, file := range []string{g.Kernel, g.Initrd} {
 		if file != "" {
@@ -38,8 +38,8 @@ func check(g *topology.Guest) error {
 	return nil
 }
 
-// isFile says why a name is not that of a file. One that leads to another directory is not it: what
-// root opens for the topology has been told by its name.
+// isFile says why a name does not denote a file. A symbolic link to another directory is refused:
+// root opens only what the topology names.
 func isFile(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -62,17 +62,17 @@ func isFile(name string) error {
 	return nil
 }
 
-// magics are how files begin that are images in formats that are not read here.
+// magics are the first bytes of image formats that are not supported.
 var magics = map[string]string{"KDMV": "VMDK", "# Disk DescriptorFile": "VMDK", "<<< ": "VDI", "vhdxfile": "VHDX",
 	"conectix": "VHD", "\x1f\x8b": "gzip", "\xfd7zXZ": "xz", "PK\x03\x04": "zip"}
 
-// formatOf is the format of the image of a disk, "qcow2" or "raw". An image that leads to other
-// files is refused: a guest could read any of the machine's.
+// formatOf returns the format of a disk's image, "qcow2" or "raw". An image that refers to other
+// files is refused: through it a guest could read any of the machine's.
 func formatOf(name string) (string, error) {
 	if err := isFile(name); err != nil {
 		return "", err
 	}
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // what is a pipe meanwhile is not waited for
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // in case it is a pipe by now
 	if err != nil {
 		return "", err
 	}

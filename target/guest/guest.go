@@ -2,8 +2,9 @@
 //
 // A machine is a QEMU in the namespaces and the cgroup of its node, as an unprivileged user. For
 // each interface it has a TAP device there, joined to the device of the link (see internal/qemu):
-// so links are made, impaired and captured as any others. What is inside is its owner's. Trivet
-// tells it its addresses, by cloud-init and DHCP, and logs in by SSH, through a further interface.
+// so links are made, impaired and captured as any others. The system inside is its owner's. Trivet
+// configures its addresses by cloud-init and DHCP, and logs in by SSH, through an additional
+// interface.
 package guest
 
 import (
@@ -38,17 +39,17 @@ func init() {
 
 func is(n *topology.Node) bool { return n.Guest != nil }
 
-// guests are those of a lab.
+// guests are the virtual machines of a lab.
 type guests struct {
 	local.Namespaces
 
-	finding sync.Mutex // held while it is found out how fast machines can be
+	finding sync.Mutex // held while the accelerator is determined
 
 	mu    sync.Mutex
-	known map[string]*machine // that run, or have run, by node
+	known map[string]*machine // machines that run or have run, by node
 }
 
-// lacks says what a topology needs that this machine does not have.
+// lacks says what a topology needs and this machine does not have.
 func lacks(t *topology.Topology) error {
 	var problems topology.Problems
 	var first, byUEFI *topology.Node
@@ -81,15 +82,15 @@ func lacks(t *topology.Topology) error {
 	return problems.Err()
 }
 
-// dir is where what belongs to a machine is kept, of which the parent is root's alone.
+// dir is the directory of a machine's files, in one that only root can enter.
 func (k *guests) dir(node string) string { return filepath.Join(k.Dir, "guests", node) }
 
-// Configure sets the devices up that the machine is joined to: the addresses are those inside.
+// Configure sets up the devices to which the machine is joined; the addresses are set inside.
 func (k *guests) Configure(n, _ *topology.Node, ends []*topology.Endpoint) error {
 	return k.SetUp(n, ends)
 }
 
-// Drop notes that a machine is to end.
+// Drop marks a machine as about to end.
 func (k *guests) Drop(n *topology.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -98,7 +99,7 @@ func (k *guests) Drop(n *topology.Node) {
 	}
 }
 
-// Remove removes what there is of a machine, which has ended.
+// Remove removes the files of a machine that has ended.
 func (k *guests) Remove(n *topology.Node) error {
 	k.mu.Lock()
 	delete(k.known, n.Name)
@@ -109,7 +110,8 @@ func (k *guests) Remove(n *topology.Node) error {
 	return k.Namespaces.Remove(n)
 }
 
-// Enclose has a command run in the machine, by SSH. What stands for its console is joined to that.
+// Enclose has a command run in the machine, by SSH; the command for its console is connected to
+// that instead.
 func (k *guests) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 	m := k.of(n)
 	if m == nil || m.ended() {
@@ -136,8 +138,8 @@ func what(n *topology.Node) string {
 	return fmt.Sprintf("the virtual machine of %s %s", n.Kind, n.Name)
 }
 
-// Begin starts a machine that was not started yet, or gives it the interfaces that it has now, and
-// waits until it is ready.
+// Begin starts a machine, or plugs the current interfaces into one that runs, and waits until it is
+// ready.
 func (k *guests) Begin(ctx context.Context, n *topology.Node) error {
 	interfaces := interfacesOf(k.Topology())[n.Name]
 	m, err := k.of(n), error(nil)
@@ -149,7 +151,7 @@ func (k *guests) Begin(ctx context.Context, n *topology.Node) error {
 	default:
 		err = m.change(ctx, interfaces)
 	}
-	if m != nil && errors.Is(err, qemu.ErrSilent) { // it is told, and made anew by the next change
+	if m != nil && errors.Is(err, qemu.ErrSilent) { // reported; the next change makes it anew
 		m.kill()
 		return nil
 	}
@@ -159,7 +161,7 @@ func (k *guests) Begin(ctx context.Context, n *topology.Node) error {
 	return k.await(ctx, n, m)
 }
 
-// accelerator finds out how fast machines can be: by a kernel of the machine's, if there is one.
+// accelerator finds out how processors can be emulated: by KVM, if the kernel has it.
 func (k *guests) accelerator(ctx context.Context) (qemu.Accelerator, error) {
 	k.finding.Lock()
 	defer k.finding.Unlock()
@@ -167,7 +169,7 @@ func (k *guests) accelerator(ctx context.Context) (qemu.Accelerator, error) {
 	return qemu.FindAccelerator(ctx, kernel.Image, filepath.Join(k.Dir, "guests", ".accelerator"))
 }
 
-// About says how fast machines are, if there are some.
+// About says how the processors of machines are emulated, if there are any.
 func (k *guests) About() map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -177,7 +179,7 @@ func (k *guests) About() map[string]string {
 	return nil
 }
 
-// AcceleratorOf says it of a node.
+// AcceleratorOf says that for one node.
 func (k *guests) AcceleratorOf(n *topology.Node) string {
 	if m := k.of(n); m != nil {
 		return string(m.how)
@@ -185,7 +187,8 @@ func (k *guests) AcceleratorOf(n *topology.Node) string {
 	return ""
 }
 
-// await waits until a machine is ready, if it says when it is, or if something is to be run in it.
+// await waits until a machine is ready, if the topology says how to tell, or if something is to be
+// run in it.
 func (k *guests) await(ctx context.Context, n *topology.Node, m *machine) error {
 	g, marker := n.Guest, filepath.Join(k.dir(n.Name), "ready")
 	if _, err := os.Stat(marker); err == nil || g.Ready == "" && n.Health == "" && n.Start == "" {

@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// leaseOf is what a guest is told of an interface by DHCP; nil: nothing, as the interface has no
-// address of IPv4, or its network is to tell it.
+// leaseOf returns the DHCP lease for a guest's interface; nil if the interface has no IPv4 address,
+// or gets it from its network.
 func leaseOf(n *topology.Node, f Interface, all []Interface) *dhcp.Lease {
 	if n.Guest.NoDHCP || n.Guest.Boot == topology.BootNetwork {
 		return nil
@@ -40,7 +40,7 @@ func leaseOf(n *topology.Node, f Interface, all []Interface) *dhcp.Lease {
 	return l
 }
 
-// routesAt are a node's static routes by way of a neighbour at one of its interfaces.
+// routesAt returns a node's static routes via a neighbour at one of its interfaces.
 func routesAt(n *topology.Node, f Interface, all []Interface) (out []topology.Route) {
 	for _, r := range n.StaticRoutes() {
 		if r.Via.IsValid() && (r.Device == f.Device || r.Device == "" && towards(r.Via, all) == f.Device) {
@@ -50,7 +50,7 @@ func routesAt(n *topology.Node, f Interface, all []Interface) (out []topology.Ro
 	return out
 }
 
-// towards is the device in whose networks an address is; "": it is in none.
+// towards returns the device whose networks contain an address; "" if none does.
 func towards(a netip.Addr, interfaces []Interface) string {
 	for _, f := range interfaces {
 		for _, p := range f.Addresses {
@@ -62,10 +62,10 @@ func towards(a netip.Addr, interfaces []Interface) string {
 	return ""
 }
 
-// serve has the machine's requests for addresses answered, as its interfaces are now. The lock is
-// held.
+// serve starts, updates or stops DHCP servers so that they match the machine's current interfaces.
+// The caller holds the lock.
 func (m *machine) serve(now []Interface) error {
-	if m.ended() { // who closes the servers then waits for the lock, or has had it
+	if m.ended() { // the servers are closed already, or will be after this
 		return nil
 	}
 	for id, s := range m.servers {

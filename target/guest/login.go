@@ -35,7 +35,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// login is how Trivet gets into a guest. It is in a file of the machine's that only root can read.
+// login says how Trivet logs in to a guest. It is in a file that only root can read.
 type login struct {
 	Node     string `json:"node"`
 	User     string `json:"user"`
@@ -45,10 +45,10 @@ type login struct {
 
 const loginFile = "login.json"
 
-// keyFile is the private key that guests of the lab let in.
+// keyFile holds the private key that all guests of the lab accept.
 func (k *guests) keyFile() string { return filepath.Join(k.Dir, "guests", ".key") }
 
-// key is the private key of the lab, which is made when it is first needed.
+// key returns the private key of the lab, which is made when it is first needed.
 func (k *guests) key() ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -67,7 +67,7 @@ func (k *guests) key() ([]byte, error) {
 	return b, disk.Replace(k.keyFile(), b, 0)
 }
 
-// publicKey is a line as in authorized_keys (sshd(8)).
+// publicKey returns the line for authorized_keys (sshd(8)).
 func (k *guests) publicKey() (string, error) {
 	b, err := k.key()
 	if err != nil {
@@ -111,13 +111,13 @@ func (l *login) dial(ctx context.Context) (*ssh.Client, error) {
 	return qemu.Login(ctx, loginAt, &ssh.ClientConfig{User: l.User, Auth: auth})
 }
 
-// ExecCommand is the argument with which this program stands in a node for a command in its guest.
-// The directory of the machine follows, this program's digest if it is to be brought into the
+// ExecCommand is the argument with which this program, in a node, runs a command in the node's
+// guest. The directory of the machine follows, this program's digest if it is to be copied into the
 // guest, and the command's words.
 const ExecCommand = "__guest-login"
 
-// enclose makes a command one that is run in the guest, with the variables that it is given itself:
-// those of the lab's daemon are none of a guest's.
+// enclose wraps a command in one that runs it in the guest, with only those variables that the
+// command itself is given: the daemon's environment does not belong in a guest.
 func (k *guests) enclose(n *topology.Node, cmd *exec.Cmd) error {
 	argv, digest := cmd.Args, ""
 	if len(argv) == 0 {
@@ -133,7 +133,7 @@ func (k *guests) enclose(n *topology.Node, cmd *exec.Cmd) error {
 	return process.StandIn(cmd, env, append([]string{ExecCommand, k.dir(n.Name), digest}, argv...)...)
 }
 
-// ownDigest names this program as a file in guests.
+// ownDigest identifies this program's file in guests.
 var ownDigest = sync.OnceValues(func() (string, error) {
 	self, err := os.Open(lab.ThisProgram)
 	if err != nil {
@@ -147,7 +147,7 @@ var ownDigest = sync.OnceValues(func() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 })
 
-// notRun is a shell's exit status of a command that could not be run (POSIX, 2.8.2).
+// notRun is a shell's exit status for a command that could not be run (POSIX, 2.8.2).
 const notRun = 126
 
 // Exec runs a command in a guest: see ExecCommand. Its input and output, terminal, signals and exit
@@ -195,7 +195,7 @@ func execIn(args []string) (int, error) {
 	return qemu.RunSession(client, commandLine(argv, env))
 }
 
-// bring brings this program into a guest that runs Linux, unless it is there, and returns its file.
+// bring copies this program into a guest that runs Linux, unless it is there, and returns its file.
 func bring(client *ssh.Client, digest string) (file string, err error) {
 	name := "program-" + digest
 	look := `f=${HOME:-}/.cache/trivet/` + name + `; uname -sm; echo "$f"; if [ -x "$f" ]; then echo there; fi`
@@ -222,7 +222,7 @@ func bring(client *ssh.Client, digest string) (file string, err error) {
 		_, err := io.Copy(z, self)
 		w.CloseWithError(errors.Join(err, z.Close(), whole.Flush()))
 	}()
-	// It appears under its name once it is whole.
+	// The file gets its name once it is complete.
 	_, err = output(client, `set -e; umask 077; d=${HOME:-}/.cache/trivet; mkdir -p "$d"; new=$d/new.$$; `+
 		`trap 'rm -f "$new"' EXIT; gzip -dc >"$new"; chmod 700 "$new"; mv "$new" "$d/`+name+`"`, packed)
 	return lines[1], err
@@ -243,7 +243,7 @@ func output(client *ssh.Client, script string, in io.Reader) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// enter logs in, and gives a guest that is about to listen a moment.
+// enter logs in; it retries for a moment, as a guest may be about to listen.
 func (l *login) enter() (*ssh.Client, error) {
 	ctx, cancel := patience.Agent.Context(context.Background())
 	defer cancel()
@@ -261,8 +261,8 @@ func (l *login) enter() (*ssh.Client, error) {
 	}
 }
 
-// commandLine is a command as a shell reads it; "": a shell itself. Its variables precede it, but
-// for what a terminal and a language are like.
+// commandLine returns a command as a line for a shell; "" for an interactive shell. Its variables
+// precede it, except those of the terminal and the language.
 func commandLine(argv, env []string) string {
 	if len(argv) == 1 && argv[0] == qemu.LoginCommand {
 		return ""
@@ -283,11 +283,11 @@ func commandLine(argv, env []string) string {
 	return strings.Join(out, " ")
 }
 
-// plain are words that mean themselves in every shell.
+// plain matches words that no shell interprets.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+:,./-]+$`)
 
-// word quotes a word only if it has to be: what listens may be no shell, but an appliance's own
-// command line.
+// word quotes a word only if necessary: the server may be no shell, but an appliance's command
+// line.
 func word(w string) string {
 	if plain.MatchString(w) {
 		return w

@@ -28,15 +28,16 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Interface is one of a machine, by which it reaches a link.
+// Interface is an interface of a machine, by which it is on a link.
 type Interface struct {
 	qemu.NIC
 	Addresses []netip.Prefix
-	Lease     *dhcp.Lease // what the guest is told by DHCP; nil: nothing
+	Lease     *dhcp.Lease // for DHCP; nil: none
 }
 
-// interfacesOf are those of machines, by node, in the order of their links. QEMU, and the node's
-// namespace, know each by its MAC, which stays as long as it does.
+// interfacesOf returns the interfaces of machines, by node, in the order of their links. QEMU and
+// the node's namespace identify each by its MAC address, which does not change while the interface
+// exists.
 func interfacesOf(t *topology.Topology) map[string][]Interface {
 	nodes, out := t.NodesByName(), map[string][]Interface{}
 	for _, l := range t.Links {
@@ -74,10 +75,10 @@ type machine struct {
 	how      qemu.Accelerator
 	cmd      *exec.Cmd
 	gone     chan struct{} // closed when it has ended
-	unwanted atomic.Bool   // it is to end
+	unwanted atomic.Bool   // it was asked to end
 
 	mu         sync.Mutex              // guards the others
-	links      *qemu.Links             // nil: they are not followed yet, by this process
+	links      *qemu.Links             // nil: this process does not follow them yet
 	interfaces []Interface             // that QEMU has
 	servers    map[string]*dhcp.Server // by interface
 }
@@ -94,7 +95,7 @@ func (m *machine) ended() bool {
 	}
 }
 
-// What is in the directory of a machine.
+// Files in the directory of a machine.
 const (
 	startedFile   = "started" // with the accelerator: there once the machine has been started
 	consoleSocket = "console.sock"
@@ -111,7 +112,8 @@ func (k *guests) hasStarted(n *topology.Node) bool {
 	return err == nil
 }
 
-// of is a machine that is known, or runs since before this process did; nil: there is none.
+// of returns a node's machine, which may have been started by an earlier process; nil if there is
+// none.
 func (k *guests) of(n *topology.Node) *machine {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,7 +139,7 @@ func (k *guests) of(n *topology.Node) *machine {
 	return nil
 }
 
-// adopt has a process be the machine of a node. The lock is held.
+// adopt registers a process as the machine of a node. The caller holds the lock.
 func (k *guests) adopt(n *topology.Node, cmd *exec.Cmd, how qemu.Accelerator) *machine {
 	m := &machine{guests: k, node: n, how: how, cmd: cmd, gone: make(chan struct{}), servers: map[string]*dhcp.Server{}}
 	k.known[n.Name] = m
@@ -159,8 +161,8 @@ func (k *guests) adopt(n *topology.Node, cmd *exec.Cmd, how qemu.Accelerator) *m
 // start starts the machine of a node and returns when its QEMU runs.
 func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Interface) (*machine, error) {
 	dir := k.dir(n.Name)
-	// QEMU, as nobody, reads what is in the directory in which it was started; only root reaches it
-	// from elsewhere.
+	// QEMU, unprivileged, reads files in the directory in which it was started; only root can reach
+	// it otherwise.
 	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o700), os.MkdirAll(dir, 0o711),
 		os.Chmod(dir, 0o711)); err != nil {
 		return nil, err
@@ -218,11 +220,11 @@ func (k *guests) start(ctx context.Context, n *topology.Node, interfaces []Inter
 	return m, nil
 }
 
-// firstWords is room for what a guest prints while it boots, in bytes.
+// firstWords is the room, in bytes, reserved for what a guest prints while it boots.
 const firstWords = 256 << 10
 
-// reserve makes room in a file that appears empty: what a guest prints tells whether it is ready,
-// and does so when the disk is full meanwhile.
+// reserve reserves room in a file that appears empty: whether a guest is ready shows in what it
+// prints, even if the disk is full meanwhile.
 func reserve(file string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -236,10 +238,10 @@ func reserve(file string) error {
 	return nil
 }
 
-// scratch has files that are removed as soon as they are open.
+// scratch is the directory for files that are unlinked as soon as they are open.
 const scratch = "/var/tmp"
 
-// answer waits until QEMU answers, and has it follow the links.
+// answer waits until QEMU answers, and starts following the links.
 func (m *machine) answer(ctx context.Context, interfaces []Interface) error {
 	ctx, cancel := patience.Machine.Context(ctx)
 	defer cancel()
@@ -258,19 +260,19 @@ func (m *machine) answer(ctx context.Context, interfaces []Interface) error {
 	}
 }
 
-// end ends a machine that is not wanted.
+// end ends a machine on purpose.
 func (m *machine) end() {
 	m.unwanted.Store(true)
 	m.kill()
 }
 
-// kill ends a machine that is of no use.
+// kill kills a machine that does not work.
 func (m *machine) kill() {
 	_ = unix.Kill(-m.cmd.Process.Pid, unix.SIGKILL)
 	<-m.gone
 }
 
-// follow has the machine's interfaces follow their links.
+// follow makes the machine's interfaces follow the state of their links.
 func (m *machine) follow(interfaces []Interface) error {
 	links, err := qemu.Follow(qemu.Machine{
 		Name:    what(m.node),
@@ -289,15 +291,15 @@ func (m *machine) follow(interfaces []Interface) error {
 	return m.serve(interfaces)
 }
 
-// change plugs interfaces into the machine that are new, and unplugs others. What was done when
-// there is an error stays done, and is known.
+// change plugs in new interfaces, and unplugs those that are gone. After an error, what was done
+// stays done, and is recorded.
 func (m *machine) change(ctx context.Context, now []Interface) error {
 	if err := m.takeOver(ctx, now); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Devices may be new where links are not.
+	// A link's device may be new even if the link is not.
 	if err := m.inside(func() error { return qemu.Join(nicsOf(now)) }); err != nil {
 		return err
 	}
@@ -331,8 +333,8 @@ func (m *machine) replug(ctx context.Context, monitor *qemu.Monitor, now []Inter
 	return nil
 }
 
-// takeOver has the machine's interfaces followed, if it runs since before this process did: those
-// of the lab's that it has.
+// takeOver follows the interfaces of a machine that an earlier process has started, as far as the
+// lab still has them.
 func (m *machine) takeOver(ctx context.Context, now []Interface) error {
 	m.mu.Lock()
 	followed := m.links != nil
@@ -352,7 +354,7 @@ func (m *machine) takeOver(ctx context.Context, now []Interface) error {
 	return m.answer(ctx, slices.DeleteFunc(slices.Clone(now), func(f Interface) bool { return !has[f.ID] }))
 }
 
-// plugged are the devices that QEMU has, by their IDs.
+// plugged returns the IDs of the devices that QEMU has.
 func plugged(monitor *qemu.Monitor) (ids map[string]bool, err error) {
 	answer, err := monitor.Do("qom-list", map[string]any{"path": "/machine/peripheral"})
 	if err != nil {
@@ -371,7 +373,7 @@ func plugged(monitor *qemu.Monitor) (ids map[string]bool, err error) {
 	return ids, nil
 }
 
-// unplug takes an interface from a machine that runs, once the guest has let go of it.
+// unplug removes an interface from a running machine, once the guest has released it.
 func unplug(ctx context.Context, monitor *qemu.Monitor, f Interface) error {
 	if _, err := monitor.Do("device_del", map[string]any{"id": f.ID}); err != nil {
 		return err
@@ -397,17 +399,17 @@ func unplug(ctx context.Context, monitor *qemu.Monitor, f Interface) error {
 	return err
 }
 
-// netdev is what QEMU calls the end of an interface that is on this machine.
+// netdev is QEMU's name for the end of an interface on this machine.
 func netdev(f Interface) string { return "tap" + f.ID }
 
-// without are those of a list that another one has not.
+// without returns the interfaces of a list that another one does not have.
 func without(list, other []Interface) []Interface {
 	return slices.DeleteFunc(slices.Clone(list), func(a Interface) bool {
 		return slices.ContainsFunc(other, func(b Interface) bool { return a.ID == b.ID })
 	})
 }
 
-// plug gives a machine that runs another interface. QEMU is not root any more, so that its TAP
+// plug plugs another interface into a running machine. QEMU is unprivileged by then, so its TAP
 // device is opened for it.
 func (m *machine) plug(monitor *qemu.Monitor, f Interface) error {
 	var tap *os.File
@@ -427,7 +429,7 @@ func (m *machine) plug(monitor *qemu.Monitor, f Interface) error {
 	return err
 }
 
-// until waits until something succeeds that a guest does once it is ready.
+// until waits until look succeeds, which shows that the guest is ready; does names that for errors.
 func (m *machine) until(ctx context.Context, does string, look func() error) error {
 	for {
 		err := look()
@@ -444,7 +446,7 @@ func (m *machine) until(ctx context.Context, does string, look func() error) err
 	}
 }
 
-// prints says whether a console has printed a text, going by the last mostRead bytes of its log.
+// prints says whether the last mostRead bytes of a console's log contain a text.
 func prints(file, text string) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -463,7 +465,7 @@ func prints(file, text string) error {
 	return err
 }
 
-// model is the driver of a guest's interfaces.
+// model returns the emulated model of a guest's interfaces.
 func model(g *topology.Guest) string {
 	if nic := cmp.Or(g.NIC, topology.NICs[0]); nic != topology.NICs[0] {
 		return nic

@@ -11,8 +11,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What a guest's cloud-init reads is on a disk of its own (the data source NoCloud), whose files
-// are in a directory of the machine's.
+// A guest's cloud-init reads from a disk of its own (the data source NoCloud), whose files are in a
+// directory of the machine's.
 const seedDir, seedLabel = "seed", "CIDATA"
 
 // writeSeed writes what a guest's cloud-init reads, unless nothing in the machine can read it.
@@ -42,7 +42,7 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 		return false, err
 	}
 	dir := filepath.Join(k.dir(n.Name), seedDir)
-	// Whatever the umask: QEMU is nobody.
+	// Whatever the umask: QEMU is unprivileged.
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		return false, err
 	}
@@ -57,11 +57,10 @@ func (k *guests) writeSeed(n *topology.Node, interfaces []Interface) (wrote bool
 	return true, nil
 }
 
-// vendorData is what Trivet has for a guest's cloud-init; it yields to user data, which are the
-// owner's as they are. With it, the key of the meta-data is root's, too, and that of the user as
-// whom Trivet logs in: cloud-init gives it to the image's default user, who is that one then, with
-// what the image and user data say of him. How somebody with a password gets in is his owner's
-// matter.
+// vendorData returns Trivet's configuration for a guest's cloud-init; user data, which are the
+// owner's, take precedence. It makes cloud-init install the key of the meta-data for root and for
+// the user as whom Trivet logs in, by making that user the image's default user, subject to what
+// the image and the user data say of it. Logins by password are left to the owner.
 func vendorData(g *topology.Guest) ([]byte, error) {
 	config := map[string]any{"disable_root": false}
 	if g.User != "" && g.User != "root" && g.Password == "" {
@@ -71,8 +70,8 @@ func vendorData(g *topology.Guest) ([]byte, error) {
 	return append([]byte("#cloud-config\n"), text...), err
 }
 
-// networkConfig is what cloud-init calls a network configuration of version 2. The interfaces get
-// the names that they have in the topology.
+// networkConfig returns cloud-init's network configuration, version 2. The interfaces get the names
+// that they have in the topology.
 func networkConfig(n *topology.Node, interfaces []Interface) any {
 	type match struct {
 		MAC string `yaml:"macaddress"`

@@ -21,11 +21,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Router advertisements (RFC 4861): routers here that the kernel is send them through a socket in
-// their network, and the kernels of hosts make addresses of what they say.
+// Router advertisements (RFC 4861) of routers whose forwarding is the kernel's: they are sent
+// through a socket in the router's network namespace, and hosts' kernels derive addresses from
+// them.
 
-// advertisers are the routers that advertise themselves. They end with the lab's process, and are
-// there again once another one has resumed the lab; until then hosts go on with what they have.
+// advertisers are the routers that send advertisements. They end with the lab's process, and start
+// again when another process resumes the lab; until then hosts keep what they have learnt.
 type advertisers struct {
 	mu sync.Mutex
 	of map[string]*advertiser
@@ -37,7 +38,7 @@ type advertiser struct {
 	wake   chan struct{} // something may be due earlier
 	closed chan struct{}
 
-	wanted map[string]*advertised // by the name of the interface: what set was told last
+	wanted map[string]*advertised // by interface name, as last passed to set
 
 	mu sync.Mutex
 	at map[int]*advertised // by the index of the interface
@@ -54,8 +55,8 @@ type advertised struct {
 
 var allNodes, allRouters = net.IPAddr{IP: net.IPv6linklocalallnodes}, net.IPAddr{IP: net.IPv6linklocalallrouters}
 
-// advertise has the routers of a topology advertise themselves, and no others. Only those are
-// looked at that differ, or that steps have touched.
+// advertise starts, updates or stops the routers' advertisements as a topology says. It looks only
+// at routers that differ or that steps have touched.
 func (l *Lab) advertise(s plan.Steps) error {
 	wanted := advertisedIn(s.New)
 	all := &l.advertisers
@@ -105,8 +106,8 @@ func (l *Lab) advertise(s plan.Steps) error {
 	return err
 }
 
-// cease has routers that are there advertise themselves no more where a topology no longer says so:
-// it is called before anything of that is made, as hosts at new devices ask at once.
+// cease stops advertisements that the topology no longer has. It is called before anything new is
+// made, as hosts at new devices send solicitations at once.
 func (l *Lab) cease(t *topology.Topology) {
 	wanted := advertisedIn(t)
 	l.advertisers.mu.Lock()
@@ -120,7 +121,8 @@ func (l *Lab) cease(t *topology.Topology) {
 	}
 }
 
-// advertisedIn are the devices at which routers here advertise themselves, by the router's name.
+// advertisedIn returns the devices at which routers here advertise themselves, by the router's
+// name.
 func advertisedIn(t *topology.Topology) map[string]map[string]*advertised {
 	out := map[string]map[string]*advertised{}
 	ends := topology.EndsOf(t)
@@ -134,7 +136,7 @@ func advertisedIn(t *topology.Topology) map[string]map[string]*advertised {
 	return out
 }
 
-// advertisedBy are the devices of a router at which it advertises itself.
+// advertisedBy returns the devices at which a router advertises itself.
 func advertisedBy(n *topology.Node, ends []*topology.Endpoint) map[string]*advertised {
 	out := map[string]*advertised{}
 	add := func(device string, a *topology.Advertisement, addresses []netip.Prefix) {
@@ -173,8 +175,8 @@ func newAdvertiser() (*advertiser, error) {
 	return a, nil
 }
 
-// set says at which devices of the calling thread's network the router advertises itself. What has
-// begun and says the same goes on.
+// set sets the devices, in the calling thread's network namespace, at which the router advertises
+// itself. Devices whose settings stay the same are left alone.
 func (a *advertiser) set(devices map[string]*advertised) error {
 	list, err := net.Interfaces()
 	if err != nil {
@@ -192,7 +194,7 @@ func (a *advertiser) set(devices map[string]*advertised) error {
 			copy(x.mac[:], dev.HardwareAddr)
 		}
 		if was := a.at[dev.Index]; was == nil {
-			// A kernel that forwards is in the group anyway; a socket can be in few.
+			// A kernel that forwards is in the group anyway; a socket can be in only a few groups.
 			err := a.conn.JoinGroup(&dev, &allRouters)
 			if err != nil && !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.ENOBUFS) {
 				return err
@@ -208,8 +210,8 @@ func (a *advertiser) set(devices map[string]*advertised) error {
 	return nil
 }
 
-// cease leaves the router with those of these devices at which it advertises itself already. Hosts
-// at others are told that it is no default router any more (RFC 4861, section 6.2.5).
+// cease stops advertising at all but the given devices. Hosts at the others are told that it is no
+// longer a default router (RFC 4861, section 6.2.5).
 func (a *advertiser) cease(devices map[string]*advertised) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -225,7 +227,7 @@ func (a *advertiser) cease(devices map[string]*advertised) {
 	}
 }
 
-// end lets go of the router's network, and tells nobody.
+// end releases the router's network namespace, without telling anybody.
 func (a *advertiser) end() {
 	a.conn.Close()
 	close(a.closed)
@@ -235,7 +237,7 @@ func sameAdvertisement(a, b *advertised) bool {
 	return a.Advertisement.String() == b.Advertisement.String() && slices.Equal(a.prefixes, b.prefixes)
 }
 
-// again has all hosts told once more that have been told in vain, as nothing got anywhere yet.
+// again repeats the initial advertisements, which were lost as packets could not reach hosts yet.
 func (a *advertiser) again() {
 	a.mu.Lock()
 	for _, x := range a.at {
@@ -271,8 +273,8 @@ func (a *advertiser) serve() {
 	}
 }
 
-// send sends what is due, and says when the next is. What cannot be sent, as the link is down, is
-// lost: hosts ask once it is up.
+// send sends what is due, and returns when the next is. What cannot be sent, as the link is down,
+// is lost: hosts send solicitations once it is up.
 func (a *advertiser) send(now time.Time) (next time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -291,8 +293,8 @@ func (a *advertiser) send(now time.Time) (next time.Time) {
 	return next
 }
 
-// tell sends an advertisement from the interface's link-local address, as the kernel takes one of
-// the receiver's scope (RFC 6724, section 5).
+// tell sends an advertisement from the interface's link-local address: the kernel chooses a source
+// of the destination's scope (RFC 6724, section 5).
 func (a *advertiser) tell(index int, x *advertised, to net.IP) {
 	b, err := radvert.Marshal(&x.Advertisement, x.prefixes, x.mac)
 	if err == nil {
@@ -301,7 +303,7 @@ func (a *advertiser) tell(index int, x *advertised, to net.IP) {
 	}
 }
 
-// listen hears who asks until the advertiser ends.
+// listen receives solicitations until the advertiser ends.
 func (a *advertiser) listen() {
 	b := make([]byte, 1500)
 	for {
@@ -330,7 +332,8 @@ func solicits(b []byte, m *ipv6.ControlMessage, from netip.Addr) bool {
 	return (from.IsLinkLocalUnicast() || from.IsUnspecified()) && radvert.Solicits(b, m.HopLimit, from)
 }
 
-// closeAdvertisers has nodes advertise themselves no more: their sockets keep their networks.
+// closeAdvertisers stops the nodes' advertisements: their sockets would keep the network
+// namespaces.
 func (l *Lab) closeAdvertisers(nodes []*topology.Node) {
 	l.advertisers.mu.Lock()
 	defer l.advertisers.mu.Unlock()
@@ -342,8 +345,8 @@ func (l *Lab) closeAdvertisers(nodes []*topology.Node) {
 	}
 }
 
-// acceptSysctls have the kernel take what routers advertise on a device: also one that forwards,
-// and with the address that its MAC address gives.
+// acceptSysctls make the kernel accept router advertisements on a device, even if the node
+// forwards, and derive the address from the MAC address.
 func acceptSysctls(device string) (out []sysctl) {
 	for _, x := range [][2]string{{"accept_ra", "2"}, {"autoconf", "1"}, {"use_tempaddr", "0"},
 		{"router_solicitations", "-1"}, {"addr_gen_mode", "0"}} {
@@ -352,9 +355,9 @@ func acceptSysctls(device string) (out []sysctl) {
 	return out
 }
 
-// WaitAddresses has routers here advertise themselves once more, now that what they send gets
-// anywhere, and waits until the nodes here have the addresses that they make of it. The error, once
-// ctx ends, names those that have none.
+// WaitAddresses has routers here advertise themselves once more, now that packets reach hosts, and
+// waits until the nodes here have the addresses that they derive. If ctx ends first, the error
+// names those that have none.
 func (l *Lab) WaitAddresses(ctx context.Context) error {
 	l.advertisers.mu.Lock()
 	for _, a := range l.advertisers.of {
@@ -381,13 +384,13 @@ func (l *Lab) WaitAddresses(ctx context.Context) error {
 	return nil
 }
 
-// awaited are the addresses that a node has not made yet, by its devices.
+// awaited are the addresses that a node has yet to derive, by its devices.
 type awaited struct {
 	node      string
 	addresses map[string][]netip.Prefix
 }
 
-// withoutAddresses are the nodes with addresses of their own making on links that are up.
+// withoutAddresses returns the nodes that have to derive addresses on links that are up.
 func (l *Lab) withoutAddresses(t *topology.Topology) (out []*awaited) {
 	of := map[string]*awaited{}
 	for _, link := range t.Links {
@@ -412,8 +415,8 @@ func (l *Lab) withoutAddresses(t *topology.Topology) (out []*awaited) {
 	return out
 }
 
-// look finds, in the node's network, the addresses that are there by now. For those of devices that
-// somebody has taken away nobody waits.
+// look drops, in the node's network namespace, the addresses that exist by now, and those on
+// devices that somebody has removed.
 func (w *awaited) look() error {
 	for device, list := range w.addresses {
 		index, err := indexOf(device)

@@ -12,22 +12,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Restarted are nodes that say themselves when one that has ended is to be made anew, by OnAgain.
+// Restarted are nodes that request by OnAgain to be remade when they have ended.
 type Restarted interface {
-	// Remake makes a node that has ended anew, apart from its network, in which nothing changes
-	// yet. After an error the node has ended still. Until done is called, Remove and Make of the
-	// node leave what Remake has made and change its network only, and Begin begins its program,
-	// and does not wait for more.
+	// Remake remakes a node that has ended, except for its network, in which nothing changes yet.
+	// After an error the node still counts as ended. Until done is called, Remove and Make of the
+	// node change only its network, and Begin starts its program without waiting for anything else.
 	Remake(context.Context, *topology.Node) (done func(), err error)
 
-	// Bare makes of a node nothing but its network. It has ended then.
+	// Bare makes only the network of a node, which then counts as ended.
 	Bare(*topology.Node) error
 }
 
-// Again makes a node anew that has ended, and nothing else; one that has not stays as it is. The
-// topology is the same before and after. Whether the node's program then begins, and is healthy, is
-// the node's matter. After an error the node has ended still; Again may be called once more, and
-// the lab be changed, and resumed.
+// Again remakes a node that has ended, and nothing else; other nodes stay as they are. The topology
+// is the same before and after. It does not check that the node's program then runs and is healthy.
+// After an error the node still counts as ended: Again may be called once more, and the lab may be
+// changed or resumed.
 func (l *Lab) Again(ctx context.Context, node string) error {
 	n := l.is.Load().nodes[node]
 	if n == nil || l.endedOf(n) == "" {
@@ -73,8 +72,8 @@ func (l *Lab) Again(ctx context.Context, node string) error {
 	})
 }
 
-// farEnds are the nodes with programs at the other ends of links that steps make anew: some have
-// devices of their own beside those of their links.
+// farEnds returns the nodes with programs at the other ends of links that steps make anew: some of
+// them have devices of their own besides those of their links.
 func (l *Lab) farEnds(s plan.Steps) map[string]bool {
 	out := map[string]bool{}
 	for _, k := range s.AddLinks {
@@ -87,12 +86,13 @@ func (l *Lab) farEnds(s plan.Steps) map[string]bool {
 	return out
 }
 
-// begins says whether a node's program may begin in the change that is under way.
+// begins says whether a node's program may start in the change that is under way.
 func (l *Lab) begins(n *topology.Node) bool {
 	return l.again == "" || n.Name == l.again || l.beside[n.Name]
 }
 
-// endedBefore are the nodes that steps make anew as they have ended, and that can be left so.
+// endedBefore returns the nodes that steps make anew because they have ended, and that may also be
+// left as they are.
 func (l *Lab) endedBefore(s plan.Steps) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range s.DropNodes {
@@ -103,8 +103,8 @@ func (l *Lab) endedBefore(s plan.Steps) map[string]bool {
 	return out
 }
 
-// Again notes which node it makes anew, and forgets that once the node is whole, or is dropped:
-// another process that resumes the lab finds anything of it, or nothing.
+// unfinishedFile marks a node that Again is remaking, until it is complete or dropped: for another
+// process that resumes the lab, any part of the node may exist.
 func (l *Lab) unfinishedFile(node string) string { return filepath.Join(l.Dir, "again", node) }
 
 func (l *Lab) noteUnfinished(node string) error {
@@ -122,7 +122,7 @@ func (l *Lab) forgetUnfinished(node string) error {
 	return nil
 }
 
-// unfinished are the nodes of a topology that Again has left so.
+// unfinished returns the nodes of a topology that Again has left incomplete.
 func (l *Lab) unfinished(t *topology.Topology) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range t.Nodes {
@@ -133,7 +133,7 @@ func (l *Lab) unfinished(t *topology.Topology) map[string]bool {
 	return out
 }
 
-// without is a topology without some nodes, and their links.
+// without returns a topology without some nodes and their links.
 func without(t *topology.Topology, nodes map[string]bool) *topology.Topology {
 	have := *t
 	have.Nodes = slices.DeleteFunc(slices.Clone(t.Nodes), func(n *topology.Node) bool { return nodes[n.Name] })
@@ -143,8 +143,8 @@ func without(t *topology.Topology, nodes map[string]bool) *topology.Topology {
 	return &have
 }
 
-// pickUpBare makes of nodes that Again has left unfinished, and of their links, what a change can
-// make anew: nothing. They are bare from then on, and ask to be made anew.
+// pickUpBare removes what exists of nodes that Again has left incomplete, and of their links. The
+// nodes are bare from then on, and request to be remade.
 func (l *Lab) pickUpBare(nodes map[string]bool) error {
 	var s plan.Steps
 	t := l.Topology()

@@ -15,10 +15,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Announce has the nodes here tell their neighbours that they have addresses now which others had:
-// else those would send to the MACs that they know until they doubt them, some seconds later. The
-// kernel announces addresses of an interface that comes up (arp_notify), when nothing that it sends
-// gets anywhere yet.
+// Announce has the nodes here announce addresses that others had before: otherwise neighbours would
+// send to the old MAC addresses for some seconds, until their entries expire. The kernel's own
+// announcement when an interface comes up (arp_notify) is too early, as packets reach nobody then.
 func (l *Lab) Announce(_ context.Context, list []topology.OwnedAddress) error {
 	t, of := l.Topology(), map[*topology.Node][]topology.OwnedAddress{}
 	for _, a := range list {
@@ -43,10 +42,10 @@ func (l *Lab) Announce(_ context.Context, list []topology.OwnedAddress) error {
 	})
 }
 
-// isDown says whether nobody can be told of an address, as its link is down.
+// isDown says whether an announcement failed because the link is down.
 func isDown(err error) bool { return errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENXIO) }
 
-// announce says by an interface that it has an address.
+// announce announces an address through an interface.
 func announce(device string, a netip.Addr) error {
 	dev, err := net.InterfaceByName(device)
 	if err != nil {
@@ -56,7 +55,7 @@ func announce(device string, a netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // 0: it hears nothing
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0) // receives nothing
 	if err != nil {
 		return err
 	}
@@ -64,8 +63,9 @@ func announce(device string, a netip.Addr) error {
 	return unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: dev.Index})
 }
 
-// announcement is a frame to all that has an address be at a MAC: an ARP announcement (RFC 5227,
-// section 3) or an unsolicited neighbour advertisement that overrides (RFC 4861, section 7.2.6).
+// announcement returns a broadcast or multicast frame that binds an address to a MAC address: an
+// ARP announcement (RFC 5227, section 3), or an unsolicited neighbour advertisement with the
+// override flag (RFC 4861, section 7.2.6).
 func announcement(mac net.HardwareAddr, a netip.Addr) ([]byte, error) {
 	var l []gopacket.SerializableLayer
 	if a.Is4() {

@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/datapath"
 )
 
-// applySwitches makes the fabrics do what the topology says: first each blocks what must not
-// forward any more, and only then does any allow what may.
+// applySwitches makes the fabrics forward as the topology says: first each stops what must no
+// longer be forwarded, and only then does any allow what is new.
 func (l *Lab) applySwitches(ctx context.Context, done func()) error {
 	forwarding := l.tree.Grow(l.Topology())
 	if err := each(l, func(f datapath.Fabric) error { return f.Hold(ctx, forwarding) }); err != nil {

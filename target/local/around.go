@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/internal/segment"
 )
 
-// Around is how to send something past a lab: from a machine that is its host, by the machine's own
-// interface.
+// Around describes how to bypass a lab: by sending from a machine that is its host through the
+// machine's own interface.
 type Around struct {
 	NIC    string     `json:"nic"`
 	From   netip.Addr `json:"from"` // the machine's own address there
@@ -24,19 +24,19 @@ type Around struct {
 	Number uint64     `json:"number"`
 }
 
-// Mark is what a way sends, by which it is recognized wherever it arrives.
+// Mark is the content of a packet sent in some way, by which it is recognized wherever it arrives.
 func (a Around) Mark(way string) string { return fmt.Sprintf("trivet-around-%016x-%s;", a.Number, way) }
 
-// Way is one that was tried.
+// Way is an attempt to bypass the lab.
 type Way struct {
 	Name string `json:"name"`
 	Err  string `json:"err,omitempty"` // it was refused at once
 }
 
-// discard is the port that nobody answers from (RFC 863).
+// discard is the discard service's port (RFC 863), which sends no answers.
 const discard = 9
 
-// Try tries all ways. Nothing that they send means anything to anybody.
+// Try tries all ways to bypass the lab. The packets are harmless to whoever receives them.
 func (a Around) Try() (out []Way) {
 	to4 := &net.UDPAddr{IP: a.To.AsSlice(), Port: discard}
 	all := &net.UDPAddr{IP: net.IPv4bcast, Port: discard}
@@ -62,7 +62,7 @@ func (a Around) Try() (out []Way) {
 	return out
 }
 
-// strangeVLAN is one that no lab takes: the last there can be is left to those who look for it.
+// strangeVLAN is a VLAN that no lab uses: the last one is reserved for such tests.
 const strangeVLAN = 4094
 
 func (a Around) bind(fd int) error {
@@ -87,7 +87,7 @@ func sendUDP(network string, to *net.UDPAddr, b []byte, prepare func(fd int) err
 	return err
 }
 
-// datagram is a packet that the kernel has no hand in.
+// datagram returns a packet with headers built here rather than by the kernel.
 func (a Around) datagram(data []byte) ([]byte, error) {
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: a.From.AsSlice(),
 		DstIP: a.To.AsSlice()}

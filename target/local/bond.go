@@ -27,7 +27,8 @@ import (
 // ports taken together at this end alone. Modes in which a switch need not take part (balance-tlb,
 // balance-alb) put the interfaces' own MAC addresses into frames, which here are the hosts'.
 
-// bond is what later processes must know of it. It is written before anything is made.
+// bond is the record of the machine's bond for later processes. It is written before anything is
+// made.
 type bond struct {
 	Members map[string]bool `json:"members"` // whether each was up before
 	Labs    []string        `json:"labs"`
@@ -35,8 +36,9 @@ type bond struct {
 
 func bondFile() string { return filepath.Join(limitsDir, ".bond.json") }
 
-// Bonded says which interface several are: that in which the machine has bonded them itself, or
-// else one of a name that labs make of them, or why that is not possible.
+// Bonded returns the interface that bonds several: one with which the machine has bonded them
+// itself, or else the one of this name that labs make; or an error that says why that is not
+// possible.
 func Bonded(members []string, name string) (string, error) {
 	masters := map[int]bool{}
 	var devices []netlink.Link
@@ -105,7 +107,7 @@ func MakeBond(lab, name string, members []string) error {
 			b.Labs = append(b.Labs, lab)
 			return nil
 		}
-		if _, err := Bonded(members, name); err != nil { // which may have changed
+		if _, err := Bonded(members, name); err != nil { // they may have changed
 			return err
 		}
 		b.Labs, b.Members = []string{lab}, map[string]bool{}
@@ -123,7 +125,7 @@ func MakeBond(lab, name string, members []string) error {
 	})
 }
 
-// joinInterfaces makes the bond, and waits until it carries.
+// joinInterfaces makes the bond, and waits until it has a carrier.
 func joinInterfaces(name string, members []string) error {
 	dev := netlink.NewLinkBond(netlink.LinkAttrs{Name: name, Group: netbatch.Group})
 	dev.Mode, dev.Miimon, dev.LacpRate = netlink.BOND_MODE_802_3AD, 100, netlink.BOND_LACP_RATE_FAST

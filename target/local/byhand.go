@@ -11,15 +11,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// byHand is what programs in a node have given one of its devices: a link that is made anew has
-// another device by that name, which gets the same.
+// byHand is what programs in a node have configured on one of its devices. When the link is made
+// anew, its new device of the same name gets the same.
 type byHand struct {
 	node string
 	external
 }
 
-// lookByHand notes it of the nodes' devices that steps make anew. What routing daemons have put
-// there they put there again.
+// lookByHand records it for the nodes' devices that steps make anew, except for what routing
+// daemons set, who do so again.
 func (l *Lab) lookByHand(s plan.Steps) (out []byHand) {
 	anew := map[[2]string]topology.Endpoint{}
 	for _, k := range s.AddLinks {
@@ -40,7 +40,7 @@ func (l *Lab) lookByHand(s plan.Steps) (out []byHand) {
 				continue // its addresses are the lab's from now on
 			}
 			x := byHand{e.Node, external{Name: e.Interface, At: time.Now(), InPlace: true}}
-			// What cannot be read, as somebody has removed the device, is not kept.
+			// What cannot be read, because somebody has removed the device, is not restored.
 			_ = l.inNet(e.Node, func() (err error) {
 				if x.Index, err = indexOf(e.Interface); err != nil {
 					return err
@@ -67,7 +67,7 @@ func (l *Lab) lookByHand(s plan.Steps) (out []byHand) {
 	return out
 }
 
-// addressOf is the address that the kernel reports.
+// addressOf returns the address in a message of the kernel.
 func addressOf(m []byte) netip.Prefix {
 	a := attributes(m, addressMessages.head)
 	ip, ok := a[unix.IFA_LOCAL]
@@ -78,14 +78,14 @@ func addressOf(m []byte) netip.Prefix {
 	return netip.PrefixFrom(address, int(m[1]))
 }
 
-// neighbourOf is the address of a neighbour that the kernel reports.
+// neighbourOf returns the address of the neighbour in a message of the kernel.
 func neighbourOf(m []byte) netip.Addr {
 	address, _ := netip.AddrFromSlice(attributes(m, neighbourMessages.head)[unix.NDA_DST])
 	return address
 }
 
-// giveByHand gives it to the new devices. What no longer fits what the lab is now is left out, as
-// the kernel would have removed it.
+// giveByHand restores it on the new devices, except for what does not fit the changed lab, which
+// the kernel would have removed.
 func (l *Lab) giveByHand(all []byHand) {
 	for _, x := range all {
 		_ = l.inNet(x.node, func() error {

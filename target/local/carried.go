@@ -15,9 +15,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Without netem, a link to another site goes through a delay line, too, which impairs what is sent
-// from here: the node's end is a TAP device as on other lines. The line's other TAP device is
-// beside the switches, with the tunnel, and a program passes frames between these two.
+// Without netem, a link to another site also goes through a delay line, which impairs what is sent
+// from here. The node's end is a TAP device as on other lines. The line's other TAP device is in
+// the switches' namespace, as is the tunnel, and a program passes frames between the two.
 
 // carried returns the end of a link that is at another site, or -1.
 func carried(link *topology.Link) int {
@@ -25,8 +25,8 @@ func carried(link *topology.Link) int {
 		func(e topology.Endpoint) bool { return e.Carrier != nil && e.Carrier.Port == nil })
 }
 
-// egresses is what a delay line does with what its ends send. What the far end of a carried link
-// sends has been impaired there.
+// egresses returns how a delay line impairs what either end sends. What the far end of a carried
+// link sends has already been impaired there.
 func egresses(link *topology.Link) (out [2]topology.Impairment) {
 	far := carried(link)
 	for i := range out {
@@ -37,13 +37,13 @@ func egresses(link *topology.Link) (out [2]topology.Impairment) {
 	return out
 }
 
-// lineDevice and tunnelDevice name the two devices: a carrier has a VNI or a VLAN, and no two of a
-// lab have the same.
+// lineDevice and tunnelDevice name the two devices by the carrier's VNI or VLAN, which are unique
+// in a lab.
 func lineDevice(c topology.Carrier) string   { return fmt.Sprintf("vl%d", max(c.VNI, uint32(c.VLAN))) }
 func tunnelDevice(c topology.Carrier) string { return fmt.Sprintf("vx%d", max(c.VNI, uint32(c.VLAN))) }
 
-// openCarried makes the device of a link to another site, and a TAP device whose frames pass into
-// it. There may be those of a daemon that has died.
+// openCarried makes the tunnel's device and a TAP device, and passes frames between them. Devices
+// that a dead daemon has left are used again.
 func (l *Lab) openCarried(c topology.Carrier, mtu int) (fd int, err error) {
 	if err := l.closeCarried(c); err != nil {
 		return -1, err
@@ -80,8 +80,8 @@ func (l *Lab) closeCarried(c topology.Carrier) error {
 	})
 }
 
-// passFrames makes what arrives at either of two devices leave by the other. It runs in their
-// namespace.
+// passFrames passes the frames that arrive at either of two devices on to the other. It runs in
+// their namespace.
 func passFrames(names ...string) error {
 	var devices []netlink.Link
 	for _, name := range names {
@@ -92,7 +92,8 @@ func passFrames(names ...string) error {
 		if err := errors.Join(setOffloads(name, joining, false), netlink.LinkSetUp(dev)); err != nil {
 			return err
 		}
-		// Else a network card keeps out what is for the node's address, which is not the VLAN's.
+		// Otherwise a network card filters out frames to the node's MAC address, which is not the
+		// VLAN's.
 		if dev.Type() == "vlan" {
 			if err := netlink.SetPromiscOn(dev); err != nil {
 				return fmt.Errorf("make %s promiscuous: %w", name, err)

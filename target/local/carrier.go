@@ -78,9 +78,9 @@ func (l *Lab) awaitCarriers(ctx context.Context, s plan.Steps, done func()) erro
 	return nil
 }
 
-// masters adds to the devices that are waited for, by node, the bridges and bonds of nodes that
-// steps change, and those at the other end of a link, as far as a link that is up leads to them: a
-// bond takes its time to notice.
+// masters adds to devices, which are waited for by node, the bridges and bonds of nodes that steps
+// change and those at the other end of a link, if they are reached over links that are up: a bond
+// notices a carrier with a delay.
 func (l *Lab) masters(s plan.Steps, devices map[string][]string) error {
 	touched := map[string]bool{}
 	for node := range devices {
@@ -125,7 +125,7 @@ func (l *Lab) masters(s plan.Steps, devices map[string][]string) error {
 	return nil
 }
 
-// raisedEnds says whether both ends of a link that has devices are set up.
+// raisedEnds says whether both ends of a link with devices are set up.
 func (l *Lab) raisedEnds(k *topology.Link) (up bool, err error) {
 	if wire := l.WireOf(k); wire != datapath.Veth && wire != datapath.Line {
 		return false, nil

@@ -51,7 +51,7 @@ func (l *Lab) applySteps(ctx context.Context, s plan.Steps, progress lab.Stage) 
 		return nil
 	}
 	l.owner.OnUndo()
-	l.bare = ended // they stay as they were: what keeps them from being made is no reason not to undo all else
+	l.bare = ended // left as they were: their failure must not stop the undoing
 	defer func() { l.bare = nil }()
 	undo := ctx.Err()
 	if undo == nil {
@@ -81,7 +81,7 @@ func (l *Lab) take(ctx context.Context, s plan.Steps, progress lab.Stage) error 
 	return l.change(ctx, s, progress)
 }
 
-// takeAway removes links and nodes that are dropped or made anew.
+// takeAway removes links and nodes that steps drop or make anew.
 func (l *Lab) takeAway(s plan.Steps) error {
 	if err := l.dropLinks(s.DropLinks); err != nil {
 		return err
@@ -300,7 +300,7 @@ func (l *Lab) configureNode(n, old *topology.Node, ends []*topology.Endpoint, mo
 	})
 }
 
-// Configure gives a node its addresses and routes, and sets the devices up whose links are.
+// Configure sets a node's addresses and routes, and sets those devices up whose links are up.
 func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) error {
 	if err := makeInterfaces(n, old, k.is.Load().pulled[n.Name]); err != nil {
 		return err
@@ -333,12 +333,13 @@ func (k Namespaces) Configure(n, old *topology.Node, ends []*topology.Endpoint) 
 	return setMasquerade(n, old)
 }
 
-// setRoutes gives a node, in the thread's namespace, its static routes in place of those of an old
-// one, which may be nil. One that another takes the place of is replaced, and so never missing.
-// Others go first: the kernel takes the deletion of one without a metric for that of any.
+// setRoutes replaces, in the thread's namespace, the static routes of an old node, which may be
+// nil, by those of a node. A route with the same destination, metric and table is replaced in
+// place, so it is never missing. Other old routes are deleted first: when the kernel is asked to
+// delete one without a metric, it deletes one with any metric.
 func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoint, indices map[string]int,
 	static []topology.Route) error {
-	type place struct { // of which a table has one
+	type place struct { // which one route of a table has
 		to     netip.Prefix
 		metric uint32
 		table  int
@@ -356,7 +357,7 @@ func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoi
 	}
 	if old != nil {
 		for _, r := range old.StaticRoutes() {
-			// If its device is gone, so is the route.
+			// If the device is gone, so is the route.
 			if index := indices[r.Device]; (index > 0 || r.Device == "") && !taken[placeOf(old, r)] {
 				b.DelRoute(r, index, old.TableOf(r, ends))
 			}
@@ -366,13 +367,13 @@ func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoi
 	for _, r := range static {
 		b.AddRoute(r, indices[r.Device], n.TableOf(r, ends))
 	}
-	return explainRoute(besides(unix.EEXIST, b.Flush())) // where somebody has put another one before it
+	return explainRoute(besides(unix.EEXIST, b.Flush())) // somebody has added another one
 }
 
-// metric6 is the metric of routes of IPv6 that are given none (IP6_RT_PRIO_USER).
+// metric6 is the metric of IPv6 routes that are added without one (IP6_RT_PRIO_USER).
 const metric6 = 1024
 
-// besides are the errors of a batch but for one.
+// besides returns the errors of a batch except for a harmless one.
 func besides(harmless, err error) error {
 	all, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -382,8 +383,8 @@ func besides(harmless, err error) error {
 		func(e error) bool { return errors.Is(e, harmless) })...)
 }
 
-// address gives a node its addresses by add, and sets its devices up whose links are. It returns
-// the devices' indexes, and the routes that can be added before other links are up.
+// address adds a node's addresses by add, and sets those devices up whose links are up. It returns
+// the devices' indexes, and the static routes that do not depend on a link that is down.
 func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *topology.Node,
 	ends []*topology.Endpoint) (indices map[string]int, static []topology.Route, err error) {
 	b.SetUp("lo", 1, true)
@@ -440,8 +441,8 @@ func (l *Lab) address(b *netbatch.Batch, add func(int, netip.Prefix), n, old *to
 	return indices, static, b.Flush()
 }
 
-// daemonsTake are the addresses that a router's routing daemons have given to devices, and take
-// away by themselves: FRR complains of those that are gone.
+// daemonsTake returns the addresses that a router's routing daemons have set on devices and remove
+// by themselves: FRR complains if they are gone already.
 func daemonsTake(n, old *topology.Node) map[string][]netip.Prefix {
 	if n.OwnRouting() != old.OwnRouting() {
 		return nil

@@ -16,7 +16,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Changed compares what there is with what is written down. It waits until all of it is.
+// Changed compares the lab's namespaces with what was recorded of them. It waits until that is
+// complete.
 func (l *Lab) Changed(ctx context.Context) (out []lab.Changed, err error) {
 	l.notes.mu.Lock()
 	written := l.notes.written
@@ -74,7 +75,8 @@ func (l *Lab) Changed(ctx context.Context) (out []lab.Changed, err error) {
 	return out, err
 }
 
-// pulledAway says whether something is gone because the link is down that it was at: it comes back.
+// pulledAway says whether something is missing only because the link that it depends on is down: it
+// comes back.
 func (l *Lab) pulledAway(node string, c netfacts.Change) bool {
 	pulled := l.is.Load().pulled[node]
 	if !c.Gone || len(pulled) == 0 {
@@ -91,8 +93,8 @@ func (l *Lab) pulledAway(node string, c netfacts.Change) bool {
 	return false
 }
 
-// flowsByHand compares the tables of switches for which no controller decides with what the
-// topology says of them. Where the lab's file has commands, these may have put anything there.
+// flowsByHand compares the flow tables of switches without controllers with the topology. Where the
+// lab's file has commands, the entries may be theirs.
 func (l *Lab) flowsByHand(ctx context.Context) (out []netfacts.Change, err error) {
 	t := l.Topology()
 	commands := slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.Start != "" }) ||
@@ -147,7 +149,7 @@ func (l *Lab) flowsByHand(ctx context.Context) (out []netfacts.Change, err error
 	return out, err
 }
 
-// entriesOf are the lines of a table that are no comments.
+// entriesOf returns the lines of a table without comments.
 func entriesOf(text string) (out []string) {
 	for _, line := range strings.Split(text, "\n") {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {

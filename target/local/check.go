@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// check says what a resolved topology needs that this machine does not have, before anything is
+// check says what a resolved topology needs and this machine does not have, before anything is
 // made.
 func check(t *topology.Topology) error {
 	for _, n := range t.Nodes {
@@ -32,8 +32,8 @@ func check(t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// checkShapes says what links that leave the machine need that this kernel does not have: others go
-// through delay lines then.
+// checkShapes says what links that leave the machine need and this kernel does not have. (Other
+// links become delay lines.)
 func checkShapes(t *topology.Topology) error {
 	var has *Record
 	for _, link := range t.Links {
@@ -60,8 +60,8 @@ func checkShapes(t *topology.Topology) error {
 	return nil
 }
 
-// undo makes the lab again what it was before steps that failed at any point: what they make is
-// removed as far as it exists, and what they remove or set is made or set as it was.
+// undo restores the lab after steps that failed at any point: what they make is removed if it
+// exists, and what they remove or set is made or set as it was.
 func (l *Lab) undo(ctx context.Context, old *topology.Topology, s plan.Steps, progress lab.Stage) error {
 	l.setTopology(s.New)
 	if err := l.takeAway(plan.Steps{DropLinks: s.AddLinks, DropNodes: s.AddNodes}); err != nil {

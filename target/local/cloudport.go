@@ -18,22 +18,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A port of a node in a network of a provider is one of two things here. Where the machine is one
-// of the provider's instances, it is an interface that this has got, known by its MAC: the node
-// takes it, under the name of its own device. Where the machine has the provider's switch, it is
-// the far end of the node's own device, plugged into that as a hypervisor plugs its guests: the
-// agent there knows by the port's ID what to do with it. It finds the ID beside an interface of
-// Open vSwitch; with Linux bridges, in the name of the device, which it puts into a bridge itself.
+// A node's port in a provider's network is implemented in one of two ways. If the machine is an
+// instance at the provider, the port is an interface of the instance, identified by its MAC
+// address: the node takes it under the name of its own device. If the machine has the provider's
+// switch, the port is the far end of the node's device, plugged into that switch as a hypervisor
+// plugs its guests. The agent there knows the port by its ID: with Open vSwitch from the
+// interface's external_ids, with Linux bridges, where the agent itself adds the device to a bridge,
+// from the device's name.
 
-// ofLab is the key of what is written beside an interface that is plugged, and says of which lab it
-// is.
+// ofLab is the key, among the external_ids of a plugged interface, of the lab's name.
 const ofLab = "trivet-lab"
 
-// plugDevice is the device that is plugged for a port. Neutron's agents and tools call theirs so.
+// plugDevice names the device that is plugged for a port as Neutron's agents and tools do.
 func plugDevice(p *topology.NetworkPort) string { return "tap" + p.ID[:min(len(p.ID), 11)] }
 
-// NoNetworks says which links lead into networks, and which routers are a provider's, where nobody
-// has said whose.
+// NoNetworks reports links into networks, and routers, of a provider that nobody has named.
 func NoNetworks(t *topology.Topology) error {
 	var p topology.Problems
 	const hint = "say which cloud:  trivet up … --on FILE,  with  openstack: {cloud: NAME, instances: 0}  in it (docs/openstack.md)"
@@ -54,7 +53,7 @@ func NoNetworks(t *topology.Topology) error {
 	return p.Err()
 }
 
-// takePort makes a node's end of a link into a network.
+// takePort makes the node's end of a link into a provider's network.
 func (l *Lab) takePort(link *topology.Link, within topology.Endpoint, p *topology.NetworkPort) error {
 	make := l.takeAttached
 	if p.Plugged() {
@@ -75,7 +74,7 @@ func (l *Lab) takePort(link *topology.Link, within topology.Endpoint, p *topolog
 // plugPort makes the node's device, and plugs its far end into the machine's switch.
 func (l *Lab) plugPort(link *topology.Link, within topology.Endpoint, p *topology.NetworkPort) error {
 	tap := plugDevice(p)
-	if !p.ByName && !slices.Contains(l.Record.Plugged, tap) { // else nothing of it outlives the node's device
+	if !p.ByName && !slices.Contains(l.Record.Plugged, tap) { // else it goes with the node's device
 		l.Record.Plugged = append(l.Record.Plugged, tap)
 		if err := l.saveRecord(); err != nil {
 			return err
@@ -106,8 +105,8 @@ func (l *Lab) plugPort(link *topology.Link, within topology.Endpoint, p *topolog
 	if err := netlink.LinkSetUp(dev); err != nil || p.ByName {
 		return err
 	}
-	// Until the agent has given it the tag of its network it would be in one with all else that has
-	// no tag; Neutron drops what has this one.
+	// Without a tag, it would be in one network with all other untagged ports until the agent has
+	// set its tag; Neutron drops packets with this one.
 	_, err = vsctl.Run("--", "--may-exist", "add-port", p.Bridge, tap, "tag=4095", "--", "set", "Interface", tap,
 		"external_ids:iface-id="+p.ID,
 		"external_ids:attached-mac="+p.MAC.String(), "external_ids:iface-status=active",
@@ -115,8 +114,8 @@ func (l *Lab) plugPort(link *topology.Link, within topology.Endpoint, p *topolog
 	return err
 }
 
-// takeAttached moves an interface that the machine has got for the port to the node. It may not be
-// there yet.
+// takeAttached moves the interface that the provider has attached for the port to the node. It may
+// not exist yet.
 func (l *Lab) takeAttached(link *topology.Link, within topology.Endpoint, p *topology.NetworkPort) error {
 	dev, err := attached(p.MAC)
 	if err != nil {
@@ -158,7 +157,7 @@ func (l *Lab) takeAttached(link *topology.Link, within topology.Endpoint, p *top
 	})
 }
 
-// attached waits for the interface that has a MAC.
+// attached waits for the interface with a MAC address.
 func attached(mac topology.MAC) (netlink.Link, error) {
 	for wait := patience.Attached.Begin(); ; time.Sleep(100 * time.Millisecond) {
 		list, err := netlink.LinkList()
@@ -177,8 +176,8 @@ func attached(mac topology.MAC) (netlink.Link, error) {
 	}
 }
 
-// releasePort ends what takePort did, but for the interface of an instance, which goes home as
-// others do.
+// releasePort undoes takePort, except for an instance's interface, which is returned to the machine
+// as other interfaces are.
 func (l *Lab) releasePort(within topology.Endpoint, p *topology.NetworkPort) error {
 	if !p.Plugged() {
 		return nil
@@ -197,7 +196,7 @@ func (l *Lab) releasePort(within topology.Endpoint, p *topology.NetworkPort) err
 	return nil
 }
 
-// unplug takes devices out of the machine's Open vSwitch. Those that are not there are no error.
+// unplug removes devices from the machine's Open vSwitch. Devices that do not exist are no error.
 func unplug(devices []string) error {
 	var command []string
 	for _, name := range devices {
@@ -210,9 +209,8 @@ func unplug(devices []string) error {
 	return err
 }
 
-// Unplug takes out of the machine's Open vSwitch what has been plugged into it for a lab of which
-// nothing else is known any more, as after the machine was restarted. A machine without that bridge
-// has nothing of it.
+// Unplug removes from the machine's Open vSwitch what was plugged for a lab of which nothing else
+// is known any more, as after a reboot. It does nothing if the machine does not have that bridge.
 func Unplug(bridge, lab string) error {
 	if vsctl.Has(bridge) != nil {
 		return nil

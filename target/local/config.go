@@ -36,8 +36,8 @@ func configs(s plan.Steps) (n int) {
 	return n
 }
 
-// loadConfigs gives nodes that are new or have changed their own configurations: when everything
-// else of them is there, and switches have met Trivet's controller.
+// loadConfigs loads the configurations of nodes that are new or have changed, once everything else
+// of them exists and switches have met Trivet's controller.
 func (l *Lab) loadConfigs(ctx context.Context, s plan.Steps, done func()) error {
 	load := func(was, is *topology.Node) error {
 		if len(was.Config)+len(is.Config) > 0 {
@@ -58,13 +58,13 @@ func (l *Lab) loadConfigs(ctx context.Context, s plan.Steps, done func()) error 
 	return nil
 }
 
-// emptied says whether a switch loses its flow entries by a change.
+// emptied says whether a change makes a switch lose its flow entries.
 func emptied(was, is *topology.Node) bool {
 	return was.DPID != is.DPID || was.FailMode != is.FailMode || !slices.Equal(was.Controllers, is.Controllers)
 }
 
-// LoadAgain loads the configurations of switches whose controllers are not Trivet's once more, when
-// they are connected: some controllers empty a switch first.
+// LoadAgain reloads the configurations of switches with foreign controllers, once they are
+// connected: some controllers delete all entries of a switch first.
 func (l *Lab) LoadAgain(ctx context.Context) error {
 	for _, n := range l.Topology().Nodes {
 		if err := datapath.LoadFlowsAgain(ctx, l.running(n)); err != nil {
@@ -74,7 +74,7 @@ func (l *Lab) LoadAgain(ctx context.Context) error {
 	return nil
 }
 
-// running is a node as those see it who read its configuration or load one.
+// running returns a node as seen by those who read or load its configuration.
 func (l *Lab) running(n *topology.Node) datapath.Running {
 	return datapath.Running{Node: n, Fabric: l.fabricOf(n),
 		Foreign: len(topology.ForeignControllers(l.Topology(), n)) > 0,
@@ -141,7 +141,8 @@ func (l *Lab) Present(ctx context.Context, names []string) (out []lab.Present, e
 	return out, nil
 }
 
-// leaveOut keeps the texts of a node for which there is room, in bytes, and returns what is left.
+// leaveOut keeps those texts of a node that fit into room bytes, and returns how many bytes are
+// left.
 func leaveOut[T any](p *lab.Present, texts *[]T, room int, of func(T) (what, text string)) int {
 	*texts = slices.DeleteFunc(*texts, func(t T) bool {
 		what, text := of(t)
@@ -157,8 +158,8 @@ func leaveOut[T any](p *lab.Present, texts *[]T, room int, of func(T) (what, tex
 	return room
 }
 
-// Addresses reads the addresses of the nodes with these names, and nothing else of them. The error
-// says of which it could not, beside what the others have.
+// Addresses reads only the addresses of the nodes with these names. If some cannot be read, it
+// returns those of the others and an error that says which.
 func (l *Lab) Addresses(ctx context.Context, names []string) (out []lab.Present, err error) {
 	t := l.Topology()
 	ends := topology.EndsOf(t)
@@ -183,7 +184,7 @@ func (l *Lab) Addresses(ctx context.Context, names []string) (out []lab.Present,
 	return out, err
 }
 
-// ownDevices are those of a node whose addresses are its own.
+// ownDevices returns the devices of a node whose addresses belong to the node itself.
 func ownDevices(n *topology.Node, ends []*topology.Endpoint) map[string]bool {
 	ours := map[string]bool{"lo": true}
 	for _, e := range ends {
@@ -195,8 +196,8 @@ func ownDevices(n *topology.Node, ends []*topology.Endpoint) map[string]bool {
 	return ours
 }
 
-// addresses reads those of devices in the namespace of the calling thread, and returns the names of
-// all devices by their indexes.
+// addresses reads the addresses of devices in the calling thread's namespace, and returns the names
+// of all devices by index.
 func addresses(ours map[string]bool, p *lab.Present) (names map[int]string, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -239,7 +240,7 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 			tables = append(tables, i.Table)
 		}
 	}
-	named := map[int]bool{} // by their numbers, where a route of the topology names them
+	named := map[int]bool{} // by number: tables that the topology's routes name
 	for _, r := range n.Routes {
 		if r.Table != 0 && !slices.Contains(tables, int(r.Table)) {
 			named[int(r.Table)] = true
@@ -277,7 +278,7 @@ func (l *Lab) network(n *topology.Node, p *lab.Present) error {
 	})
 }
 
-// whileDown adds what a node has as soon as its links that are down are up again.
+// whileDown adds what a node gets back as soon as its links that are down are up again.
 func (l *Lab) whileDown(n *topology.Node, p *lab.Present) {
 	down := l.is.Load().pulled[n.Name]
 	var unreachable []netip.Prefix
@@ -286,7 +287,7 @@ func (l *Lab) whileDown(n *topology.Node, p *lab.Present) {
 			continue
 		}
 		unreachable = append(unreachable, e.Addresses...)
-		for _, a := range e.Addresses { // those of IPv6 go with the carrier
+		for _, a := range e.Addresses { // those of IPv6 are removed with the carrier
 			if a.Addr().Is6() && !slices.Contains(p.Addresses[e.Interface], a) {
 				p.Addresses[e.Interface] = append(p.Addresses[e.Interface], a)
 			}
@@ -299,7 +300,7 @@ func (l *Lab) whileDown(n *topology.Node, p *lab.Present) {
 	}
 }
 
-// routeOf is a route of the kernel as a topology has it.
+// routeOf converts a route of the kernel to a route of a topology.
 func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Route, ok bool) {
 	out.To = map[int]netip.Prefix{netlink.FAMILY_V4: netip.MustParsePrefix("0.0.0.0/0"),
 		netlink.FAMILY_V6: netip.MustParsePrefix("::/0")}[family]
@@ -307,7 +308,7 @@ func routeOf(r netlink.Route, family int, names map[int]string) (out topology.Ro
 		out.To = to
 	}
 	priority := r.Priority
-	if family == netlink.FAMILY_V6 && priority == metric6 { // what the kernel gives those that say nothing
+	if family == netlink.FAMILY_V6 && priority == metric6 { // the kernel's default
 		priority = 0
 	}
 	out.SetKernelMetric(uint32(priority))

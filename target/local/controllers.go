@@ -12,13 +12,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Control connects switches to the lab's own controller: it listens on a Unix socket, and meets the
-// switches of this process in memory (see datapath.Site).
+// Control connects switches to the lab's own controller: it listens on a Unix socket, and connects
+// the embedded switches of this process within it (see datapath.Site).
 func (l *Lab) Control(socket string, meet func(name string, join func(datapath.Peer) datapath.Session) error) {
 	l.controller.socket, l.controller.meet = socket, meet
 }
 
-// Controllers returns the addresses of a switch's controllers, as the switch is given them.
+// Controllers returns the addresses of a switch's controllers, in the form that the switch is
+// configured with.
 func (s site) Controllers(n *topology.Node) []string {
 	if slices.Contains(n.Controllers, topology.ControllerTrivet) {
 		return s.members()
@@ -34,7 +35,7 @@ func (s site) Controllers(n *topology.Node) []string {
 	return out
 }
 
-// members are the addresses of Trivet's own controller: one, or those of its cluster.
+// members returns the addresses of Trivet's own controller: one, or those of its cluster.
 func (s site) members() (out []string) {
 	c := s.Topology().Cluster
 	if c == nil {
@@ -56,8 +57,7 @@ func (s site) Programs() (out []string) {
 	return out
 }
 
-// DialController connects to a controller as a switch here does, called as ForeignControllers calls
-// it.
+// DialController connects to a controller as a switch here does; name is as in ForeignControllers.
 func (l *Lab) DialController(ctx context.Context, name string) (conn net.Conn, err error) {
 	if at, ok := l.listening.Load(name); ok {
 		err = inside.File(l.fabric, func() (err error) {
@@ -93,7 +93,7 @@ func (l *Lab) Controllers(ctx context.Context) (out []datapath.SwitchStatus, err
 		for i := range out {
 			for k := range out[i].Controllers {
 				if c := &out[i].Controllers[k]; c.Address == at && strings.HasPrefix(c.Address, "unix:") {
-					c.Address = name.(string) // and not of the socket that leads there
+					c.Address = name.(string) // rather than the socket that leads to it
 				}
 			}
 		}
@@ -107,7 +107,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	return each(l, func(c datapath.Controlled) error { return c.Wait(ctx) })
 }
 
-// Settle waits until packets are handled by the present flow entries, and by no others.
+// Settle waits until packets are forwarded by the current flow entries, and by no earlier ones.
 func (l *Lab) Settle(ctx context.Context) error {
 	return each(l, func(c datapath.Controlled) error { return c.Settle(ctx) })
 }

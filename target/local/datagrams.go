@@ -18,23 +18,23 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Limits on what the UDP ports of the machine keep for their clients. Whoever sends from ever new
-// addresses has others asked anew, from another port, and no more.
+// Limits on what the machine's UDP ports keep for their clients. A sender with ever new addresses
+// only causes other clients to be connected again, from another port of the node's side.
 const (
-	mostClients  = 4096             // of a lab, of which the one unused for the longest makes room
-	mostAnswers  = 16               // passed back at a time: each has a buffer
-	clientIdle   = 90 * time.Second // after which a client is forgotten that neither sends nor is sent to
-	clientRest   = time.Second      // in which a client is connected at most once
+	mostClients  = 4096             // of a lab; a new one takes the place of the longest unused
+	mostAnswers  = 16               // passed back at the same time: each takes a buffer
+	clientIdle   = 90 * time.Second // after which a client without traffic is forgotten
+	clientRest   = time.Second      // between two connections for a client
 	mostDatagram = 1 << 16
 )
 
-// clients are those of all UDP ports of a lab.
+// clients are the clients of all UDP ports of a lab.
 type clients struct {
 	most    int
-	buffers chan []byte // of mostDatagram bytes, or nil until they are needed
+	buffers chan []byte // of mostDatagram bytes each; nil until first needed
 
 	mu   sync.Mutex
-	used list.List // of *passage: the one used last comes first
+	used list.List // of *passage, the most recently used first
 }
 
 func newClients(most int) *clients {
@@ -45,9 +45,9 @@ func newClients(most int) *clients {
 	return all
 }
 
-// datagrams are an open UDP port that leads to a node. Each client has a socket of its own in the
-// node's network, so that the node's program can tell clients apart and what it answers finds the
-// one that has asked.
+// datagrams is an open UDP port that leads to a node. Each client has a socket of its own in the
+// node's network, so that the node's program can tell clients apart, and its answers reach the
+// right one.
 type datagrams struct {
 	*net.UDPConn
 	dial func(first []byte) (*net.UDPConn, error) // connects to the node, and sends it a datagram
@@ -61,13 +61,13 @@ type datagrams struct {
 	closed     bool
 }
 
-// client is who sends, and the address of the machine to which: answers come from there.
+// client is a sender, and the machine's address that it has sent to: answers come from there.
 type client struct {
 	from netip.AddrPort
 	at   netip.Addr
 }
 
-// passage is a client's connection to the node, or that there was none.
+// passage is a client's connection to the node, or records that nobody listened there.
 type passage struct {
 	*net.UDPConn // nil: nobody listens
 
@@ -77,7 +77,7 @@ type passage struct {
 
 	// Guarded by clients.mu.
 	used  time.Time
-	place *list.Element // in clients.used; nil: it is forgotten
+	place *list.Element // in clients.used; nil: forgotten
 }
 
 func (all *clients) listen(at netip.AddrPort) (*datagrams, error) {
@@ -111,8 +111,8 @@ func (d *datagrams) Close() error {
 	return err
 }
 
-// forget has all clients connected anew: the node is another one. A connection that is under way
-// may be to the old one, and is not kept.
+// forget closes all clients' connections, as the node has been replaced; they are connected again
+// when needed. A connection that is just being made may lead to the old node, and is not kept.
 func (d *datagrams) forget() {
 	d.all.mu.Lock()
 	defer d.all.mu.Unlock()
@@ -130,14 +130,14 @@ func (d *datagrams) serve() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // of an answer that could not be delivered
+		if err != nil { // the error of an undelivered answer
 			continue
 		}
 		d.pass(client{from, sentTo(from, control[:m])}, buffer[:n])
 	}
 }
 
-// sentTo is the address of the machine that a datagram was sent to; not valid: unknown.
+// sentTo returns the machine's address that a datagram was sent to; the zero Addr if unknown.
 func sentTo(from netip.AddrPort, control []byte) netip.Addr {
 	var to net.IP
 	if from.Addr().Is4() {
@@ -155,7 +155,8 @@ func sentTo(from netip.AddrPort, control []byte) netip.Addr {
 	return a
 }
 
-// answersFrom is what has an answer come from the address that the client has sent to.
+// answersFrom returns the control message that sets the source of an answer to the address that the
+// client has sent to.
 func (c client) answersFrom() []byte {
 	switch {
 	case c.at.Is4():
@@ -166,8 +167,8 @@ func (c client) answersFrom() []byte {
 	return nil
 }
 
-// pass passes a datagram on. One that nobody takes is lost, as on any network; so is what a client
-// sends within clientRest of a connection that nobody took.
+// pass passes a datagram on to the node. If nobody listens there it is lost, as on any network, and
+// so is what the client sends within the next clientRest.
 func (d *datagrams) pass(c client, datagram []byte) {
 	p, generation := d.passage(c)
 	if p != nil && p.UDPConn != nil {
@@ -179,15 +180,14 @@ func (d *datagrams) pass(c client, datagram []byte) {
 		return
 	}
 	now := time.Now()
-	conn, err := d.dial(datagram) // also if nobody listens there any more: perhaps elsewhere
+	conn, err := d.dial(datagram) // also if the last one was refused: another program may listen
 	if err != nil {
 		conn = nil
 	}
 	d.enter(&passage{UDPConn: conn, of: d, client: c, made: now, used: now}, generation)
 }
 
-// enter keeps a connection in place of the client's last one, unless the node that it is to is
-// another one by now.
+// enter replaces the client's last connection, unless the node has been replaced meanwhile.
 func (d *datagrams) enter(p *passage, generation int) {
 	d.all.mu.Lock()
 	defer d.all.mu.Unlock()
@@ -218,14 +218,14 @@ func (d *datagrams) passage(c client) (p *passage, generation int) {
 	return p, d.generation
 }
 
-// use notes that a connection is used. The lock of the clients is held.
+// use marks a connection as just used. The caller holds the clients' lock.
 func (p *passage) use() {
 	if p.used = time.Now(); p.place != nil {
 		p.of.all.used.MoveToFront(p.place)
 	}
 }
 
-// drop closes a connection and forgets it. The lock of the clients is held.
+// drop closes and forgets a connection. The caller holds the clients' lock.
 func (p *passage) drop() {
 	if p.UDPConn != nil {
 		p.Close()
@@ -237,7 +237,8 @@ func (p *passage) drop() {
 	}
 }
 
-// rest closes a connection that nobody takes, and forgets it once the client may have another one.
+// rest closes a connection that was refused, and forgets it after clientRest, when the client may
+// have another one.
 func (p *passage) rest() {
 	if p.UDPConn != nil {
 		p.Close()
@@ -249,7 +250,7 @@ func (p *passage) rest() {
 	})
 }
 
-// idle is for how long a client is still kept; one that is not is forgotten.
+// idle returns for how long a client is still kept; if that is over, it forgets the client.
 func (d *datagrams) idle(p *passage, answered bool) time.Duration {
 	d.all.mu.Lock()
 	defer d.all.mu.Unlock()
@@ -282,7 +283,8 @@ func (d *datagrams) answers(p *passage) {
 	}
 }
 
-// answer passes back one datagram of the node, in a buffer that is taken once it is there.
+// answer passes one datagram of the node back; it takes a buffer only once the datagram has
+// arrived.
 func (d *datagrams) answer(p *passage, raw syscall.RawConn, control []byte) (answered bool, err error) {
 	var buffer []byte
 	var n int
@@ -311,14 +313,14 @@ func (d *datagrams) answer(p *passage, raw syscall.RawConn, control []byte) (ans
 	return lost == nil, nil
 }
 
-// datagramsTo are nodes whose programs are not reached by UDP as those of others are, at the
-// loopback device of their network or at their addresses.
+// datagramsTo are nodes whose programs are not reached by UDP in the usual way, at the loopback
+// device or the addresses of the node's network.
 type datagramsTo interface {
 	DatagramsTo(*topology.Node) netip.Addr
 }
 
-// sendNode connects to a UDP port of a node and sends it a datagram. Whether somebody listens at an
-// address of the network that the calling thread is in shows as soon as one was sent.
+// sendNode connects to a UDP port of a node and sends it a datagram: only after that does it show
+// whether somebody listens at an address in the calling thread's network namespace.
 func (l *Lab) sendNode(node string, port uint16, first []byte) (conn *net.UDPConn, err error) {
 	n, addresses, err := l.reachedAt(node)
 	if err != nil {
@@ -338,7 +340,7 @@ func (l *Lab) sendNode(node string, port uint16, first []byte) (conn *net.UDPCon
 	return conn, err
 }
 
-// refused returns what a socket has been told, as that nobody listens.
+// refused returns the pending error of a socket, such as that nobody listens.
 func refused(conn *net.UDPConn) (err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -354,7 +356,7 @@ func refused(conn *net.UDPConn) (err error) {
 	return errors.Join(failed, err)
 }
 
-// sendFirst connects to an address, sends a datagram, and says if that is refused.
+// sendFirst connects to an address and sends a datagram; the error says if that was refused.
 func sendFirst(to netip.AddrPort, first []byte) (*net.UDPConn, error) {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(to))
 	if err != nil {

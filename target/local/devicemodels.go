@@ -10,10 +10,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Nodes that stand for slow devices (topology.Model) are slow whatever forwards there: all links at
-// them are delay lines, which share a server for each device.
+// Nodes with a model of a slow device (topology.Model) are slow whatever forwards there: all their
+// links are delay lines, and share one server for each device.
 
-// served says whether packets of a link go through a device that is modelled.
+// served says whether a link has a modelled device at either end.
 func served(link *topology.Link, nodes map[string]*topology.Node) bool {
 	for _, e := range link.Ends {
 		if n := nodes[e.Node]; n != nil && n.Model.Serves() {
@@ -23,7 +23,7 @@ func served(link *topology.Link, nodes map[string]*topology.Node) bool {
 	return false
 }
 
-// setModels has the servers of the lab be those of a topology, in lines that there are, too.
+// setModels makes the lab's servers those of a topology, also for lines that exist already.
 func (l *Lab) setModels(t *topology.Topology) error {
 	old := l.servers
 	l.servers = map[string]*delayline.Server{}
@@ -51,7 +51,8 @@ func (l *Lab) setModels(t *topology.Topology) error {
 	return errors.Join(errs...)
 }
 
-// devicesOf are the devices at a link's ends. What hosts send goes through theirs, too.
+// devicesOf returns the modelled devices at a link's ends, which packets that hosts send pass as
+// well.
 func (l *Lab) devicesOf(link *topology.Link) (out [2]delayline.Device) {
 	for i, e := range link.Ends {
 		if s := l.servers[e.Node]; s != nil {
@@ -61,7 +62,7 @@ func (l *Lab) devicesOf(link *topology.Link) (out [2]delayline.Device) {
 	return out
 }
 
-// Models says what the devices that the lab models have done so far.
+// Models returns the counters of the devices that the lab models.
 func (l *Lab) Models() ([]lab.ModelledNode, error) {
 	out := []lab.ModelledNode{}
 	now := time.Since(monotonic.Zero())

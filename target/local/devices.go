@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/internal/netbatch"
 )
 
-// raiseDevices sets up the devices of switches, once: one that somebody has since set down stays
-// down.
+// raiseDevices sets up the devices of switches, each only once: if somebody then sets one down, it
+// stays down.
 func (l *Lab) raiseDevices() error {
 	b, err := netbatch.In(l.fabric)
 	if err != nil {

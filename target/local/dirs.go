@@ -9,8 +9,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// makeSources makes the directories of the machine that nodes are shown, unless they exist. It
-// records which it makes, so that the last lab that uses them removes them.
+// makeSources makes the machine's directories that nodes are shown, unless they exist. It records
+// which ones it makes, so that the last lab that uses them removes them.
 func (l *Lab) makeSources(nodes []*topology.Node) error {
 	var dirs []string
 	for _, n := range nodes {
@@ -40,7 +40,7 @@ func (l *Lab) makeSources(nodes []*topology.Node) error {
 		return err
 	}
 	for _, path := range dirs {
-		if _, err := os.Stat(path); err == nil { // what is there may be a file: one can be shown in place of another
+		if _, err := os.Stat(path); err == nil { // a file can be shown as well
 			continue
 		}
 		if err := os.MkdirAll(path, 0o755); err != nil {

@@ -20,7 +20,7 @@ func (l *Lab) Drops(ctx context.Context) (out []datapath.Drop, err error) {
 	return out, err
 }
 
-// dropsOfModels are those of the queues of devices that nodes stand for.
+// dropsOfModels returns the drops in the queues of modelled devices.
 func (l *Lab) dropsOfModels() (out []datapath.Drop) {
 	nodes, _ := l.Models()
 	for _, m := range nodes {
@@ -43,7 +43,7 @@ func (l *Lab) dropsOfLines() (out []datapath.Drop) {
 		}
 		for end, d := range line.Stats() {
 			if end == carried(link) {
-				continue // its way here is that of the tunnel
+				continue // its egress here is the tunnel's
 			}
 			name := fmt.Sprintf("delay line %s to %s", link.Ends[end].Node, link.Ends[1-end].Label())
 			out = append(out,

@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// MTU is that of devices for which nobody has set another.
+// MTU is the MTU of devices for which nobody has set another.
 const MTU = topology.MTU
 
 // Ends returns the present state of the ends of the lab's links, in the order of the topology's

@@ -12,18 +12,19 @@ import (
 	"trivet.dev/trivet/internal/cgroup"
 )
 
-// Finding is the result of one look at the machine.
+// Finding is the result of one check of the machine.
 type Finding struct {
 	What    string `json:"what"`
 	OK      bool   `json:"ok"`
-	Unknown bool   `json:"unknown,omitempty"` // it was not tried: OK means nothing
+	Unknown bool   `json:"unknown,omitempty"` // not checked: OK means nothing
 	Needed  bool   `json:"needed"`            // without it no lab comes up
 	Warns   bool   `json:"warns,omitempty"`   // without it labs are slower, or less accurate
 	Says    string `json:"says"`
 	Cure    string `json:"cure,omitempty"`
 }
 
-// Examine tries what labs on this machine need. Without root it can only try some.
+// Examine checks whether this machine has what labs need. Without root it can check only some of
+// that.
 func Examine() []Finding {
 	return []Finding{examineNamespaces(), examineCgroups(), examineNetem(), examineTun(), examineBPF()}
 }

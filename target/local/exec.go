@@ -23,8 +23,9 @@ func (l *Lab) Start(node string, cmd *exec.Cmd) error { return l.startIn(node, c
 // a guest is in the guest.
 func (l *Lab) StartInNetwork(node string, cmd *exec.Cmd) error { return l.startIn(node, cmd, false) }
 
-// StartAround starts a command in the namespaces and the cgroup of a node, but not in what encloses
-// the node's own commands. On the thread that starts it, before is called first, if it is not nil.
+// StartAround starts a command in the namespaces and the cgroup of a node, but not enclosed as the
+// node's own commands are. If before is not nil, it is called first, on the thread that starts the
+// command.
 func (l *Lab) StartAround(n *topology.Node, cmd *exec.Cmd, before func() error) error {
 	return l.onNodeThread(n, func() error {
 		if before != nil {
@@ -36,10 +37,10 @@ func (l *Lab) StartAround(n *topology.Node, cmd *exec.Cmd, before func() error) 
 	})
 }
 
-// startGroup is the group, below the node's, of everything that its start command began.
+// startGroup is the cgroup, below the node's, of all processes that its start command began.
 const startGroup = "start"
 
-// RunStart starts a node's start command, in a group through which all that it begins can be found.
+// RunStart starts a node's start command in a cgroup by which all its processes can be found.
 func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
 	return l.startIn(node, cmd, true, startGroup)
 }
@@ -50,7 +51,7 @@ func (l *Lab) startIn(node string, cmd *exec.Cmd, enclosed bool, below ...string
 		return fmt.Errorf("there is no node %s in lab %s", node, l.Name)
 	}
 	if made := n.Made(); enclosed || !made.Files || made.Foreign() {
-		// Where the machine has the program says nothing of the guest.
+		// The path of the program on this machine means nothing in the guest.
 		if !enclosed && made.Foreign() && len(cmd.Args) > 0 && cmd.Args[0] != lab.ThisProgram {
 			cmd.Args[0] = filepath.Base(cmd.Args[0])
 		}
@@ -61,21 +62,21 @@ func (l *Lab) startIn(node string, cmd *exec.Cmd, enclosed bool, below ...string
 	return l.onNodeThread(n, func() error { return l.bear(n, cmd, below...) })
 }
 
-// HasStarted says whether a node's start command has been run since the node was made, or since
+// HasStarted says whether a node's start command has run since the node was made, or since
 // EndStart.
 func (l *Lab) HasStarted(node string) bool {
 	_, err := os.Stat(filepath.Join(l.Cgroups.Of(l.Name), node, startGroup))
 	return err == nil
 }
 
-// EndStart ends what a node's start command began, as going down would.
+// EndStart ends all processes that a node's start command began, as going down would.
 func (l *Lab) EndStart(node string) error { return l.Cgroups.Remove(l.Name, node, startGroup) }
 
 // bear starts a command in a node's cgroup, or one below it, and in the namespaces of the calling
-// thread, which starts nothing else. On a terminal it can only read what is typed there, not type
-// itself, and is started by a leader: see leader.OnTerminal.
+// thread, which starts nothing else. A command on a terminal cannot insert input there (TIOCSTI),
+// and is started by a leader: see leader.OnTerminal.
 func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
-	// Its group is only made when something runs there: there may be thousands of routing nodes.
+	// The cgroup is made only when something runs there: there may be thousands of routing nodes.
 	if withoutProcesses(n) {
 		if err := l.Cgroups.Make(l.Name, n); err != nil {
 			return err
@@ -89,7 +90,7 @@ func (l *Lab) bear(n *topology.Node, cmd *exec.Cmd, below ...string) error {
 		return err
 	}
 	defer dir.Close()
-	if len(below) == 0 { // what a start command runs may not ask the lab, which waits for it
+	if len(below) == 0 { // a start command's tools must not ask the lab, which waits for it
 		l.lend(n, cmd)
 	}
 	if t, ok := l.fabricOf(n).(datapath.Telling); ok {

@@ -75,9 +75,9 @@ func (l *Lab) takeExternal(link *topology.Link) error {
 	})
 }
 
-// makeVLAN makes an interface of the machine that does not exist, if its name says which VLAN of
-// another it is to be: eth1.20 is VLAN 20 of eth1. The kernel makes it in the node's namespace, of
-// an interface that stays where it is, so there is nothing to restore.
+// makeVLAN makes an interface that does not exist on the machine, if its name says which VLAN of
+// another interface it is: eth1.20 is VLAN 20 of eth1. The kernel makes it in the node's namespace
+// and eth1 stays where it is, so there is nothing to restore.
 func (l *Lab) makeVLAN(link *topology.Link, within topology.Endpoint, name string) error {
 	c, ok := vlanOf(name)
 	if !ok {
@@ -92,11 +92,11 @@ func (l *Lab) makeVLAN(link *topology.Link, within topology.Endpoint, name strin
 		return fmt.Errorf("link %s: VLAN %d of %s is there already under another name: write interface:%s", link.Name(),
 			c.VLAN, c.NIC, other)
 	}
-	within.Interface, within.MAC = name, topology.MAC{} // it has that of the other
+	within.Interface, within.MAC = name, topology.MAC{} // it shares the MAC address of the other
 	return l.makeCarried(link, within, c)
 }
 
-// vlanOf reads the name of a VLAN of an interface.
+// vlanOf parses the name of a VLAN interface.
 func vlanOf(name string) (c topology.Carrier, is bool) {
 	at := strings.LastIndexByte(name, '.')
 	if at < 1 {
@@ -106,7 +106,7 @@ func vlanOf(name string) (c topology.Carrier, is bool) {
 	return topology.Carrier{NIC: name[:at], VLAN: uint16(id)}, err == nil && id >= 1 && id <= 4094
 }
 
-// beAccessPoint makes an interface what it must be before a Linux bridge takes it.
+// beAccessPoint sets an interface to access point mode, without which a Linux bridge refuses it.
 func beAccessPoint(device string) error {
 	w, err := wifi.Find(device)
 	if err != nil || w == nil {
@@ -135,7 +135,7 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 				continue
 			}
 		}
-		if e.Carrier != nil && port == nil || at < 0 { // it was made
+		if e.Carrier != nil && port == nil || at < 0 { // it was made by the lab
 			if err := inNamespaceFile(l.netPath(link.Ends[1-i].Node),
 				func() error { return deleteOurs(e.Interface) }); err != nil {
 				return err
@@ -160,7 +160,7 @@ func (l *Lab) releaseExternal(link *topology.Link) error {
 	return l.saveRecord()
 }
 
-// say reports something that is not as it should be to the lab's owner.
+// say reports a problem to the lab's owner.
 func (l *Lab) say(what string) {
 	l.owner.OnLoop(what)
 }

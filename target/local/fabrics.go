@@ -43,7 +43,8 @@ func each[T any](l *Lab, step func(T) error) error {
 	return nil
 }
 
-// programs is how many nodes of a topology have programs, of their own or run by their fabrics.
+// programs returns how many nodes of a topology have programs, of their own or run by their
+// fabrics.
 func (l *Lab) programs(t *topology.Topology) (n int) {
 	_ = each(l, func(r datapath.Runner) error { n += r.Running(t); return nil })
 	return n + len(l.withPrograms(t))
@@ -86,7 +87,7 @@ func (l *Lab) Look(index int, see func(frame []byte)) (mirrored bool, done func(
 	}
 }
 
-// port is the state of the port at a link's end, as its fabric sees it.
+// port returns the state of the port at a link's end, as reported by its fabric.
 func (l *Lab) port(e topology.Endpoint) (state datapath.PortState) {
 	if p, ok := l.fabricOf(l.node(e.Node)).(datapath.Ported); ok {
 		return p.Port(e)
@@ -94,13 +95,13 @@ func (l *Lab) port(e topology.Endpoint) (state datapath.PortState) {
 	return state
 }
 
-// CheckSwitches says what to do if something has ended without which the lab cannot be changed.
+// CheckSwitches says what to do if a program has ended without which the lab cannot be changed.
 func (l *Lab) CheckSwitches() error {
 	return each(l, func(c datapath.Checker) error { return c.Check() })
 }
 
-// needChecksums says whether any fabric, or what the lab is plugged into, needs checksums: its
-// packets come from all over the lab.
+// needChecksums says whether packets need complete checksums, for a fabric or for what the lab is
+// plugged into: they may come from any node.
 func (l *Lab) needChecksums() bool {
 	for _, link := range l.Topology().Links {
 		for _, e := range link.Ends {
@@ -188,10 +189,10 @@ func (s site) Ended(what string) {
 	}
 }
 
-// Ended tells whoever has begun the lab that something of it has ended by itself.
+// Ended reports to the lab's owner that something of the lab has ended by itself.
 func (l *Lab) Ended(what string) { site{l}.Ended(what) }
 
-// Group makes a cgroup beside those of the nodes.
+// Group makes a cgroup next to those of the nodes.
 func (s site) Group(name string) (prepare func(*exec.Cmd), started func() error, err error) {
 	if err := s.Cgroups.Make(s.Name, &topology.Node{Name: name}); err != nil {
 		return nil, nil, err
@@ -210,7 +211,7 @@ func (s site) Group(name string) (prepare func(*exec.Cmd), started func() error,
 	}, nil
 }
 
-// Limit says how much of the processors a group may take.
+// Limit limits the CPU time of a group.
 func (s site) Limit(group string, cpu topology.CPU) error {
 	if err := s.Cgroups.Limit(s.Name, group, cpu); err != nil {
 		return fmt.Errorf("limit the CPU of %s: %w", strings.TrimPrefix(group, "."), err)

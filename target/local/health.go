@@ -15,21 +15,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Health is what a machine of a rack finds of itself, besides what every machine that runs labs
-// does (Examine).
+// Health is what a machine of a rack reports about itself, besides what is checked on every machine
+// (Examine).
 type Health struct {
 	Model     string       `json:"model,omitempty"` // of the board, if it says so
-	NIC       string       `json:"nic,omitempty"`   // that has the VLANs
-	MAC       string       `json:"mac,omitempty"`   // of it
+	NIC       string       `json:"nic,omitempty"`   // the interface that carries the VLANs
+	MAC       string       `json:"mac,omitempty"`   // its MAC address
 	MACs      []string     `json:"macs"`            // of all its interfaces
-	Addresses []netip.Addr `json:"addresses"`       // that it has itself, of labs or not
-	Lab       string       `json:"lab,omitempty"`   // whose host the machine itself is now
-	DHCP      bool         `json:"dhcp,omitempty"`  // it gives out addresses
+	Addresses []netip.Addr `json:"addresses"`       // the machine's own, of labs or not
+	Lab       string       `json:"lab,omitempty"`   // whose host the machine is now
+	DHCP      bool         `json:"dhcp,omitempty"`  // it runs a DHCP server
 	Findings  []Finding    `json:"findings"`
 }
 
-// HealthOf looks at this machine, whose labs are in a directory. Its VLANs are those of an
-// interface or, without one, of the one with an address.
+// HealthOf checks this machine; labs is the directory of its labs. Its VLANs are on the interface
+// nic or, if that is empty, on the one with the address.
 func HealthOf(nic string, address netip.Addr, labs string) Health {
 	h := Health{Model: model(), Lab: nativeLab(labs, ""), DHCP: servesDHCP()}
 	h.MACs, h.Addresses = namesOf()
@@ -46,7 +46,7 @@ func HealthOf(nic string, address netip.Addr, labs string) Health {
 	return h
 }
 
-// model is what a board calls itself (Devicetree specification, section 3.2).
+// model returns the board's model (Devicetree specification, section 3.2).
 func model() string {
 	b, _ := os.ReadFile("/proc/device-tree/model")
 	return strings.TrimRight(string(b), "\x00")
@@ -93,10 +93,10 @@ func examineMTU(dev netlink.Link) Finding {
 	return f
 }
 
-// What a disk needs to have free: labs keep logs, captures and the program (50 MB) on it.
+// Free space that a disk needs: labs keep logs, captures and the program (50 MB) there.
 const diskNeeds, inodesNeeded = 100 << 20, 1000
 
-// examineDisks looks at the file systems that programs and labs write to.
+// examineDisks checks the file systems that programs and labs write to.
 func examineDisks(mounts string) (out []Finding) {
 	table, _ := os.ReadFile(mounts)
 	seen := map[unix.Fsid]bool{}
@@ -131,7 +131,7 @@ func diskFinding(dir string, s unix.Statfs_t, readOnly bool) Finding {
 	return f
 }
 
-// readOnly says whether a directory is where a file system is mounted that cannot be written to.
+// readOnly says whether a directory is the mount point of a read-only file system.
 func readOnly(mounts, dir string) (is bool) {
 	for line := range strings.Lines(mounts) {
 		if f := strings.Fields(line); len(f) > 3 && f[1] == dir {
@@ -141,8 +141,8 @@ func readOnly(mounts, dir string) (is bool) {
 	return is
 }
 
-// examineKernel tries what racks need of a kernel besides what all labs do, in a network namespace
-// that is gone afterwards.
+// examineKernel checks what racks need of a kernel besides what all labs do, in a temporary network
+// namespace.
 func examineKernel() []Finding {
 	vlan := Finding{What: "VLANs", OK: true, Needed: true, Says: "the kernel has them (802.1Q)"}
 	shaping := Finding{What: "bandwidth", OK: true, Says: "the kernel can limit it (HTB)"}
@@ -168,7 +168,7 @@ func examineKernel() []Finding {
 	return []Finding{vlan, shaping, filter}
 }
 
-// moduleCure says how to come by a module.
+// moduleCure says how to get a kernel module.
 func moduleCure(module string) string {
 	release := kernel.Release()
 	if _, err := os.Stat("/lib/modules/" + release); errors.Is(err, os.ErrNotExist) {

@@ -7,7 +7,7 @@ import (
 	"trivet.dev/trivet/target/local/guard"
 )
 
-// kernelWays are what became of what was tried.
+// kernelWays are the results of the attempts.
 type kernelWays struct{ vlan, htb, filter error }
 
 func tryKernel() (ways kernelWays, err error) {

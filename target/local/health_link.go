@@ -10,13 +10,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// linkState is what an Ethernet port and the port at the other end of its cable have agreed on.
+// linkState is what an Ethernet port has negotiated with its link partner.
 type linkState struct {
 	up     bool
-	speed  int    // Mbit/s; 0: the driver does not say
-	duplex string // full, half; empty: not said
-	own    int    // Mbit/s, the most that this port can; 0: not known
-	far    int    // Mbit/s, the most that the other port offers; 0: not known
+	speed  int    // Mbit/s; 0: not reported
+	duplex string // full, half; empty: not reported
+	own    int    // Mbit/s, the maximum of this port; 0: unknown
+	far    int    // Mbit/s, the maximum that the partner advertises; 0: unknown
 }
 
 func examineLink(dev netlink.Link) Finding {
@@ -76,7 +76,7 @@ func readLink(name string) linkState {
 	return s
 }
 
-// modeSpeeds are the speeds of those link modes that twisted pairs have, by their bits (enum
+// modeSpeeds are the speeds, in Mbit/s, of the twisted-pair link modes, by bit number (enum
 // ethtool_link_mode_bit_indices in linux/ethtool.h).
 var modeSpeeds = map[int]int{0: 10, 1: 10, 2: 100, 3: 100, 4: 1000, 5: 1000, 12: 10000, 47: 2500, 48: 5000}
 
@@ -89,7 +89,8 @@ func fastest(modes []uint32) (speed int) {
 	return speed
 }
 
-// linkModes asks a driver what its port can do, and what the far port has said that it can.
+// linkModes asks a driver for the link modes that its port supports and that the partner
+// advertises.
 func linkModes(name string) (own, far []uint32, err error) {
 	settings, n, err := linkSettings(name)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// throttled are the bits that the firmware of a Raspberry Pi tells of its power supply and
-// temperature (get_throttled in the documentation of vcgencmd); 16 more say that it has been so
-// since the board was switched on.
+// throttled are the bits in which the firmware of a Raspberry Pi reports problems of power supply
+// and temperature (get_throttled in the documentation of vcgencmd). Each has a counterpart 16 bits
+// higher: the problem has occurred since boot.
 var throttled = []string{"the voltage is too low", "the processor's frequency is capped", "the processor is throttled",
 	"it is too hot (soft limit)"}
 
 const sinceBoot = 16
 
-// throttling says what bits mean now, and what they say of the time since boot.
+// throttling returns the problems that the bits report as of now, and as of earlier since boot.
 func throttling(bits uint64) (now, before []string) {
 	for i, what := range throttled {
 		switch {
@@ -32,7 +32,7 @@ func throttling(bits uint64) (now, before []string) {
 	return now, before
 }
 
-// examinePower looks at voltage and temperature, as far as the machine measures them: most do not.
+// examinePower checks voltage and temperature, if the machine measures them: most do not.
 func examinePower(sys string) (out []Finding) {
 	if bits, ok := readThrottled(sys); ok {
 		out = append(out, powerFinding(bits))
@@ -70,8 +70,8 @@ func powerFinding(bits uint64) Finding {
 	return f
 }
 
-// readThrottled asks the firmware: through the kernel, where that has the file, else by its own
-// program.
+// readThrottled asks the firmware: through the kernel's file if there is one, else by the
+// firmware's own program.
 func readThrottled(sys string) (bits uint64, ok bool) {
 	files, _ := filepath.Glob(sys + "/devices/platform/soc/soc:firmware/get_throttled")
 	for _, file := range files {

@@ -13,14 +13,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Healthy runs a shell command in a node once, which succeeds if the node does what it is for. It
-// returns the beginning of what the command printed.
+// Healthy runs a shell command once in a node; it succeeds if the node is healthy. It returns the
+// beginning of the command's output.
 func (l *Lab) Healthy(ctx context.Context, n *topology.Node, command string) (said string, err error) {
 	cmd := exec.Command("sh", "-c", command)
 	out := &process.Beginning{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = time.Second // what it leaves in the background may hold its output open
+	cmd.WaitDelay = time.Second // background processes may hold its output open
 	if err := l.Start(n.Name, cmd); err != nil {
 		return "", err
 	}

@@ -18,12 +18,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Interfaces of nodes beside those of links (topology.Interface).
+// Interfaces of nodes besides those of links (topology.Interface).
 
-// interfaceKind is how the kernel makes a kind of topology.InterfaceKinds.
+// interfaceKind says how the kernel makes interfaces of a kind in topology.InterfaceKinds.
 type interfaceKind struct {
 	module string
-	// That is to be made; on: the index of the device below, or 0.
+	// Returns what to ask the kernel for; on is the index of the device below, or 0.
 	device func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link
 
 	closed bool // it takes members only while they are down
@@ -32,7 +32,8 @@ type interfaceKind struct {
 var interfaceKinds = map[string]interfaceKind{
 	"vlan": {module: "8021q", device: func(i *topology.Interface, a netlink.LinkAttrs, on int) netlink.Link {
 		a.ParentIndex = on
-		// A cable is pulled by setting a device down: VLANs on it keep their addresses and routes.
+		// Setting a device down stands for a pulled cable: VLANs on it keep their addresses and
+		// routes.
 		return &netlink.Vlan{LinkAttrs: a, VlanId: i.VLAN, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q,
 			LooseBinding: new(true)}
 	}},
@@ -63,8 +64,8 @@ var interfaceKinds = map[string]interfaceKind{
 	}},
 }
 
-// bondMonitor is how often a bond looks at the carriers of its members, in milliseconds: the kernel
-// does not by itself.
+// bondMonitor is the interval, in milliseconds, at which a bond polls its members' carriers: by
+// default the kernel does not.
 const bondMonitor = 100
 
 func ip(a netip.Addr) net.IP {
@@ -74,14 +75,14 @@ func ip(a netip.Addr) net.IP {
 	return a.AsSlice()
 }
 
-// checkInterfaces says what kinds of interfaces this kernel lacks. That shows only when one is
-// made: the kernel loads its module then.
+// checkInterfaces says which kinds of interfaces this kernel lacks. That shows only when one is
+// made, as the kernel then loads the module.
 func checkInterfaces(t *topology.Topology) error {
 	type wants struct {
 		node *topology.Node
 		i    *topology.Interface
 	}
-	kinds := map[string]wants{} // by what the kernel calls them
+	kinds := map[string]wants{} // by the kernel's name of the kind
 	for _, n := range t.Nodes {
 		for k := range n.Interfaces {
 			i := &n.Interfaces[k]
@@ -120,7 +121,7 @@ func checkInterfaces(t *topology.Topology) error {
 	})
 }
 
-// kernelMakes says whether the kernel knows a kind of devices, in a namespace that is thrown away.
+// kernelMakes says whether the kernel knows a kind of devices; it tries in a temporary namespace.
 func kernelMakes(kind string) (bool, error) {
 	err := netlink.LinkAdd(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "trivet-try"}, LinkType: kind})
 	switch {
@@ -131,10 +132,10 @@ func kernelMakes(kind string) (bool, error) {
 	case errors.Is(err, unix.EPERM):
 		return false, fmt.Errorf("make a device of the kind %s: %w", kind, err)
 	}
-	return true, nil // it wants to be told more
+	return true, nil // the kind is known, but needs parameters
 }
 
-// deviceOf is what the kernel is asked for.
+// deviceOf returns the device to ask the kernel for.
 func deviceOf(i *topology.Interface, on int) netlink.Link {
 	a := netlink.NewLinkAttrs()
 	a.Name, a.Group, a.MTU = i.Name, netbatch.Group, i.MTU
@@ -144,8 +145,9 @@ func deviceOf(i *topology.Interface, on int) netlink.Link {
 	return interfaceKinds[i.Kind().Name].device(i, a, on)
 }
 
-// makeInterfaces gives a node, in the thread's namespace, its interfaces in place of those of an
-// old one, which may be nil: what is there as it is to be stays. pulled are devices that stay down.
+// makeInterfaces makes a node's interfaces, in the thread's namespace, in place of those of an old
+// node, which may be nil. Interfaces that are already right stay. pulled are devices that stay
+// down.
 func makeInterfaces(n, old *topology.Node, pulled map[string]bool) error {
 	was := map[string]*topology.Interface{}
 	if old != nil {
@@ -174,8 +176,7 @@ func makeInterfaces(n, old *topology.Node, pulled map[string]bool) error {
 	return nil
 }
 
-// makeInterface makes an interface, or of one that is there what it is to be. Those below it are
-// there.
+// makeInterface makes an interface, or changes an existing one. The interfaces below it exist.
 func makeInterface(i, was *topology.Interface, pulled map[string]bool) error {
 	on := 0
 	if i.On != "" {
@@ -212,8 +213,8 @@ func makeInterface(i, was *topology.Interface, pulled map[string]bool) error {
 	return setMembers(has, i.Members(), interfaceKinds[i.Kind().Name].closed, pulled)
 }
 
-// setInterface sets what of an interface can be set in place, but for its members, and takes away
-// the addresses that it had before.
+// setInterface sets those properties of an interface that can change in place, except its members,
+// and removes the addresses of was.
 func setInterface(has netlink.Link, i, was *topology.Interface) error {
 	a := has.Attrs()
 	if i.MTU != 0 {
@@ -243,7 +244,7 @@ func setInterface(has netlink.Link, i, was *topology.Interface) error {
 	return nil
 }
 
-// setMembers makes devices, and no others, members of a master.
+// setMembers makes these devices the only members of a master.
 func setMembers(master netlink.Link, members []string, closed bool, pulled map[string]bool) error {
 	all, err := netlink.LinkList()
 	if err != nil {

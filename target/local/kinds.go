@@ -14,16 +14,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Kind is a kind of nodes that labs on this machine can have. Another one is a package that
-// registers it.
+// Kind is a kind of nodes that labs on this machine can have. A package that adds one registers it.
 type Kind struct {
 	topology.NodeKind
 	New func(*Lab) Nodes
 
-	// Lacks says what a topology with such nodes needs that this machine does not have. Remove
-	// removes what a lab has made of them that is neither below its directory nor in its cgroups,
-	// whatever state that is in, once the lab's processes have ended; before they do, Drain does
-	// what it needs some of them for. Each may be nil.
+	// Lacks says what a topology with such nodes needs and this machine does not have. Drain and
+	// Remove clean up what a lab has made for them outside its directory and its cgroups, in
+	// whatever state that is: Drain runs while the lab's processes still run, for what needs them,
+	// and Remove after they have ended. Each may be nil.
 	Lacks  func(*topology.Topology) error
 	Drain  func(lab, dir string) error
 	Remove func(lab, dir string) error
@@ -32,60 +31,60 @@ type Kind struct {
 // Nodes are the nodes of one kind in a lab. Make, Configure and Remove change the lab; the others
 // may be called at any time.
 type Nodes interface {
-	// Make makes nodes, without devices, and calls made for each. Remove removes what there is of
-	// one, which may not be whole; its devices and processes of the lab are gone.
+	// Make makes nodes, without devices, and calls made for each. Remove removes a node, which may
+	// be incomplete; its devices and the lab's processes in it are gone already.
 	Make(nodes []*topology.Node, made func(*topology.Node)) error
 	Remove(*topology.Node) error
 
-	// Network is the file of the network namespace in which a node's devices are. Configure is
-	// called on a thread in there: it sets them up, and gives the node its addresses and routes in
-	// place of those of an old one, which may be nil.
+	// Network is the file of the network namespace that has the node's devices. Configure is called
+	// on a thread in that namespace: it sets the devices up, and replaces the addresses and routes
+	// of an old node, which may be nil, by the node's.
 	Network(*topology.Node) string
 	Configure(n, old *topology.Node, ends []*topology.Endpoint) error
 
-	// Enter moves the calling thread, which is locked and will end, to a node. Where no thread can
-	// go all the way, Enclose makes a command one that runs it there; this is started from where
-	// Enter leads.
+	// Enter moves the calling thread, which is locked and will end, into a node. If no thread can
+	// enter it completely, Enclose wraps a command in one that runs it there and is itself started
+	// where Enter leads.
 	Enter(*topology.Node) error
 	Enclose(*topology.Node, *exec.Cmd) error
 }
 
-// Dropping are nodes that are told before the processes of one are ended, as it is removed.
+// Dropping are nodes that are notified before their processes are ended for their removal.
 type Dropping interface{ Drop(*topology.Node) }
 
-// named are nodes with copies of their own of Lab.NamesFile, which are told that one has changed.
+// named are nodes that have their own copies of Lab.NamesFile; they are notified when one changes.
 type named interface {
 	NamesChanged(file string, was, is []byte) error
 }
 
-// background are nodes that something is done for in the background. That ends when the lab is let
-// go of, and before Drain; the nodes stay.
+// background are nodes with goroutines in the background. LetGo ends these when the lab is
+// released, and before Drain; the nodes stay.
 type background interface{ LetGo() }
 
-// Preparer are nodes for which something is brought to the machine before anything of the lab is
-// made or changed.
+// Preparer are nodes that need something fetched to the machine before anything of the lab is made
+// or changed.
 type Preparer interface {
 	Prepare(ctx context.Context, nodes []*topology.Node, progress lab.Stage) error
 }
 
-// Filed are nodes that are given files.
+// Filed are nodes whose files the topology defines.
 type Filed interface {
-	// Files are those that a node was given, as they are now, without those that remarks say
-	// something of. It may be called at any time.
+	// Files returns these files with their current contents; remarks say which were left out and
+	// why. It may be called at any time.
 	Files(context.Context, *topology.Node) (files []topology.NodeFile, remarks []string, err error)
 }
 
-// Program are nodes with a program of their own. Begin is called once the lab's network is there,
-// and those nodes are ready that a node comes after, whatever kind they are of: it lets the program
-// begin, unless that has, and returns when the node is ready. What a node is ends with its program:
-// then Ended names what has, as "the container of host h1", and a change of the lab makes the node
-// anew. Both may be called at any time, for several nodes at once.
+// Program are nodes with a program of their own. Begin is called once the lab's network exists and
+// the nodes that the node comes after, of any kind, are ready; it starts the program if it does not
+// run yet, and returns when the node is ready. When its program ends, the node has ended: Ended
+// then names what has ended, such as "the container of host h1", and the next change of the lab
+// makes the node anew. Both may be called at any time, concurrently for several nodes.
 type Program interface {
 	Begin(context.Context, *topology.Node) error
 	Ended(*topology.Node) (what string)
 }
 
-// withPrograms are the nodes of a topology that have a program of their own.
+// withPrograms returns the nodes of a topology that have a program of their own.
 func (l *Lab) withPrograms(t *topology.Topology) (out []*topology.Node) {
 	for _, n := range t.Nodes {
 		if _, has := l.nodesOf(n).(Program); has {
@@ -95,14 +94,14 @@ func (l *Lab) withPrograms(t *topology.Topology) (out []*topology.Node) {
 	return out
 }
 
-// OnAgain asks whoever has begun the lab to make a node anew, if it still has ended then.
+// OnAgain asks the lab's owner to remake a node, if it still counts as ended then.
 func (l *Lab) OnAgain(node string) {
 	if !l.closing.Load() {
 		l.owner.OnAgain(node)
 	}
 }
 
-// endedOf names what has ended of a node; "": nothing.
+// endedOf names what of a node has ended; "" if nothing has.
 func (l *Lab) endedOf(n *topology.Node) string {
 	if p, ok := l.nodesOf(n).(Program); ok {
 		return p.Ended(n)
@@ -122,7 +121,7 @@ func eachKind[T any](l *Lab, step func(name string, nodes T) error) error {
 	return nil
 }
 
-// prepare brings to the machine what new nodes need.
+// prepare fetches to the machine what new nodes need.
 func (l *Lab) prepare(ctx context.Context, made []*topology.Node, progress lab.Stage) error {
 	return eachKind(l, func(name string, p Preparer) error {
 		nodes := slices.DeleteFunc(slices.Clone(made), func(n *topology.Node) bool { return n.Made().Name != name })
@@ -133,7 +132,7 @@ func (l *Lab) prepare(ctx context.Context, made []*topology.Node, progress lab.S
 	})
 }
 
-// kinds are those of topology, by their names.
+// kinds are the kinds of nodes, by name.
 var kinds = map[string]*Kind{
 	"machine":    {New: func(l *Lab) Nodes { return machine{switched{l}} }, Remove: removeNative},
 	"vm":         {New: func(l *Lab) Nodes { return guests{Namespaces{l}} }},
@@ -142,13 +141,13 @@ var kinds = map[string]*Kind{
 	"provided":   {New: func(l *Lab) Nodes { return switched{l} }}, // none is here: see NoNetworks
 }
 
-// Register makes a kind known. It must be called in an init function.
+// Register registers a kind. It must be called in an init function.
 func Register(k Kind) {
 	topology.RegisterNodeKind(k.NodeKind)
 	kinds[k.Name] = &k
 }
 
-// nodesOf makes nodes like one. What is not a node, as the namespace of all switches, is like them.
+// nodesOf returns the Nodes of a node's kind. The namespace of all switches counts as a switch.
 func (l *Lab) nodesOf(n *topology.Node) Nodes {
 	if n == nil {
 		return l.kinds["switched"]
@@ -156,8 +155,8 @@ func (l *Lab) nodesOf(n *topology.Node) Nodes {
 	return l.kinds[n.Made().Name]
 }
 
-// switched are switches, routing nodes and controllers. They share a namespace, with the machine's
-// own files, and fabrics make of its devices what they are.
+// switched are switches, routing nodes and controllers. They share a namespace and the machine's
+// own files; fabrics turn its devices into switches.
 type switched struct{ *Lab }
 
 func (switched) Make(nodes []*topology.Node, made func(*topology.Node)) error {
@@ -181,7 +180,7 @@ func (k switched) Enter(*topology.Node) error {
 	return unix.Setns(int(fabric.Fd()), unix.CLONE_NEWNET)
 }
 
-// guests are routers in virtual machines, which their fabric runs as daemons of their nodes.
+// guests are routers in virtual machines, which their fabric runs as programs in their nodes.
 type guests struct{ Namespaces }
 
 func (k guests) Configure(n, _ *topology.Node, ends []*topology.Endpoint) error {
@@ -192,8 +191,8 @@ func (k guests) Enclose(n *topology.Node, cmd *exec.Cmd) error {
 	return k.fabricOf(n).(datapath.Enclosing).Enclose(n, cmd)
 }
 
-// SetUp is Configure for a node whose addresses are those of another kernel: it only sets the
-// devices up that lead there.
+// SetUp takes the place of Configure for a node whose addresses are set by another kernel: it only
+// sets up the devices that lead there.
 func (k Namespaces) SetUp(n *topology.Node, ends []*topology.Endpoint) error {
 	bare := make([]*topology.Endpoint, len(ends))
 	for i, e := range ends {

@@ -35,36 +35,36 @@ type Lab struct {
 	Dir     string // of the lab's files: <run directory>/<name>
 	Cgroups cgroup.Hierarchies
 	Record  Record
-	Secure  *lab.Secure // what the lab's tunnels travel in; nil: the machine's network
+	Secure  *lab.Secure // the encrypted network of the lab's tunnels; nil: the machine's network
 
-	// Owner is the user who asked for the lab. What is private to a user here, as a login, is only
-	// read with that user's rights.
+	// Owner is the user who asked for the lab. A user's private files, such as keys for logins, are
+	// read only with that user's rights.
 	Owner int
 
-	// Management is where this machine's SSH server is reached, if it may be a host itself.
+	// Management is the address of this machine's SSH server, if the machine may be a host itself.
 	Management netip.AddrPort
 
 	is atomic.Pointer[indexed] // what Topology returns
 
 	owner      lab.Hooks
-	listening  sync.Map // addresses at which switches reach controllers, by name: see Listens
+	listening  sync.Map // addresses of controllers for switches, by name: see Listens
 	controller struct { // the lab's own; see Control
 		socket string
 		meet   func(name string, join func(datapath.Peer) datapath.Session) error
 	}
 
 	fabrics []fabric
-	kinds   map[string]Nodes // what makes nodes, by their kinds' names
+	kinds   map[string]Nodes // by the name of the kind
 	binder  *binder
 	fabric  *os.File
 	index   map[string]int // of the devices in the switches' namespace
 	next    int            // index of the next one
-	raised  map[string]int // indexes of those that have been set up: afterwards users may set them down
+	raised  map[string]int // indexes of devices that were set up once: users may set them down
 	tree    plan.Tree
 
 	engine *delayline.Engine
 	lines  map[string]*delayline.Line // by link key
-	// servers are the devices that nodes stand for, by node; see setModels.
+	// servers are the modelled devices, by node; see setModels.
 	servers map[string]*delayline.Server
 	past    map[string][2]*lab.Backlog // dropped by earlier queues of links, by their keys: see keepCounts
 	power   power
@@ -78,32 +78,32 @@ type Lab struct {
 	covered  covers
 
 	again string // the node that is being made anew as it had ended; "": none
-	// The nodes at the other ends of its links: of all others, the programs do not begin meanwhile.
+	// The nodes at the other ends of its links; programs of all other nodes do not start meanwhile.
 	beside map[string]bool
-	bare   map[string]bool // nodes of which only the network is made: see Restarted
+	bare   map[string]bool // nodes that have only their network: see Restarted
 
 	published   published
 	advertisers advertisers
 
-	closing atomic.Bool // what ends from now on has not ended by itself
+	closing atomic.Bool // set when processes that end are ended by the lab
 }
 
 // Record is what later processes must know about how the lab was made. It is written before what it
 // describes is made.
 type Record struct {
-	// The kernel has netem; else delay lines impair links.
+	// The kernel has netem; otherwise delay lines impair links.
 	Netem       bool                  `json:"netem"`
-	Disciplines []topology.Discipline `json:"disciplines,omitempty"` // of managed queues, which the kernel has
+	Disciplines []topology.Discipline `json:"disciplines,omitempty"` // that the kernel has
 	Guarded     bool                  `json:"guarded,omitempty"`     // the firewall protects its tunnels to other sites
 	External    []external            `json:"external,omitempty"`
 	Plugged     []string              `json:"plugged,omitempty"` // devices in the machine's Open vSwitch
 	Native      *native               `json:"native,omitempty"`  // the machine is a host itself
 	Uplinks     map[string]uplink     `json:"uplinks,omitempty"` // of NAT routers
 	Managed     *managementNet        `json:"managed,omitempty"` // the management network
-	// Ends of nodes that are set down because their links are.
+	// Ends of links at nodes that are set down because the links are down.
 	Pulled map[string]pulledEnd `json:"pulled,omitempty"`
 	Dirs   []string             `json:"dirs,omitempty"` // of the machine, which nodes are shown
-	// Those that labs made, and their parents where they made them too, outermost first.
+	// Directories that labs have made, and their parents if labs made these too, outermost first.
 	Made []string `json:"made,omitempty"`
 }
 
@@ -130,7 +130,7 @@ func init() {
 	}
 }
 
-// New prepares a lab in a directory that exists and holds nothing of another lab.
+// New prepares a lab in an existing directory without files of another lab.
 func New(name, dir string, owner lab.Hooks) (*Lab, error) {
 	cgroups, err := cgroup.Find()
 	if err != nil {
@@ -157,17 +157,17 @@ func New(name, dir string, owner lab.Hooks) (*Lab, error) {
 	return l, nil
 }
 
-// indexed is a topology that is not changed any more, with its nodes by name.
+// indexed is an immutable topology, with its nodes by name.
 type indexed struct {
 	topology *topology.Topology
 	nodes    map[string]*topology.Node
-	jumbo    bool // there are links for larger packets than others take
+	jumbo    bool // some links carry larger packets than the rest
 	window   int  // see windowFor
 
 	pulled map[string]map[string]bool // interfaces that are down because their links are, by node
 }
 
-// indexing looks at each link once, so that nothing that is asked of each node has to.
+// indexing visits each link once and records what is later asked about each node.
 func (l *Lab) indexing(t *topology.Topology) *indexed {
 	in := &indexed{topology: t, nodes: t.NodesByName(), jumbo: slices.ContainsFunc(t.Links, (*topology.Link).Jumbo),
 		window: windowFor(t), pulled: map[string]map[string]bool{}}
@@ -237,7 +237,8 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) 
 	return l.change(ctx, l.plan(&topology.Topology{}, t), progress)
 }
 
-// open opens the switches' namespace, in which programs can speak to each other from now on.
+// open opens the switches' namespace; from now on programs there can communicate over its loopback
+// device.
 func (l *Lab) open() (err error) {
 	if l.fabric, err = os.Open(l.fabricPath()); err != nil {
 		return err
@@ -251,7 +252,7 @@ func (l *Lab) open() (err error) {
 	return errors.Join(b.Flush(), l.writeTools())
 }
 
-// Close lets go of the lab and leaves it running.
+// Close releases the lab and leaves it running.
 func (l *Lab) Close() {
 	l.closing.Store(true)
 	l.power.close()
@@ -293,8 +294,8 @@ func raiseOpenFiles() error {
 	return nil
 }
 
-// NamesFile is a file that nodes see in /etc: there everybody may read it, here only root can, as
-// nobody else may know of a lab's nodes.
+// NamesFile is a file that nodes see in /etc. Everybody in a node may read it; on the machine only
+// root can, as nobody else may learn the names of a lab's nodes.
 func (l *Lab) NamesFile(name string) string { return filepath.Join(l.Dir, "names", name) }
 
 func (l *Lab) writeNames(name string, text []byte) error {
@@ -341,8 +342,8 @@ func (l *Lab) writeHosts() error {
 	return eachKind(l, func(_ string, k named) error { return k.NamesChanged("hosts", was, text) })
 }
 
-// writeResolver gives nodes the machine's name servers if a NAT reaches them; otherwise none, as
-// programs could only wait in vain for answers.
+// writeResolver gives nodes the machine's name servers if they reach these through NAT; otherwise
+// none, as programs would wait for answers in vain.
 func (l *Lab) writeResolver() error {
 	text := []byte("# this lab has no way to the outside, so no name server\n")
 	if slices.ContainsFunc(l.Topology().Nodes, func(n *topology.Node) bool { return n.NAT }) {

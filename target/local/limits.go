@@ -23,7 +23,7 @@ type limit struct {
 	Labs map[string]int `json:"labs"` // by their directories
 }
 
-// neededLimits computes what a topology needs of the kernel as a whole.
+// neededLimits computes the limits that a topology needs of the kernel as a whole.
 func neededLimits(t *topology.Topology) map[string]int {
 	hosts := len(t.NodesOf(topology.Host)) + len(t.NodesOf(topology.Router))
 	need := map[string]int{}
@@ -34,7 +34,7 @@ func neededLimits(t *topology.Topology) map[string]int {
 		need["fs.inotify.max_user_instances"] = 8192
 		need["fs.inotify.max_user_watches"] = 524_288
 	}
-	// All namespaces share one neighbour table, and every host may come to know every other.
+	// All namespaces share one neighbour table, and every host may learn every other.
 	neighbours := min(hosts*hosts+1024, 1<<21)
 	for _, fam := range []string{"ipv4", "ipv6"} {
 		if fam == "ipv6" && t.IPv6 == topology.IPv6Off {
@@ -55,11 +55,11 @@ func neededLimits(t *topology.Topology) map[string]int {
 // forwarding makes the machine a router. If it was not one before, it forwards for labs only.
 const forwarding = "net.ipv4.ip_forward"
 
-// expedite is a file that makes the kernel wait for readers (RCU) microseconds instead of
-// milliseconds: it waits for every device and socket that is removed, one after another.
+// expedite is a file that makes the kernel's RCU grace periods take microseconds instead of
+// milliseconds: the removal of each device and socket waits for one.
 const expedite = "/sys/kernel/rcu_expedited"
 
-// hurry makes the kernel expedite until relax is called, or the lab is gone.
+// hurry expedites grace periods until relax is called, or the lab is gone.
 func hurry(lab string) error {
 	return updateLimits(func(all limits) { all.need(expedite, lab, 1) })
 }
@@ -93,7 +93,7 @@ func (l *Lab) raiseLimits() error {
 	})
 }
 
-// restoreLimits takes back what the lab needed.
+// restoreLimits withdraws what the lab needed.
 func restoreLimits(lab string) error {
 	return updateLimits(func(all limits) {
 		for _, lim := range all {
@@ -102,8 +102,8 @@ func restoreLimits(lab string) error {
 	})
 }
 
-// limitsDir is where limits are recorded: in one place, as there is one machine, wherever labs keep
-// their files.
+// limitsDir is where limits are recorded: always there, as they are the machine's, wherever labs
+// keep their files.
 const limitsDir = "/run/trivet"
 
 // updateLimits changes the record, writes it, and then applies it to the kernel.

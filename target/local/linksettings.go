@@ -14,7 +14,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Where things are in struct ethtool_link_settings, and the longest masks that there can be.
+// Offsets in struct ethtool_link_settings, and the maximum length of its masks.
 const (
 	linkSpeedAt  = 4
 	linkDuplexAt = 8
@@ -23,8 +23,8 @@ const (
 	linkWords    = 127
 )
 
-// linkSettings asks a driver for struct ethtool_link_settings, and how many words each of its masks
-// has (ETHTOOL_GLINKSETTINGS). The first question is answered with that number.
+// linkSettings asks a driver for struct ethtool_link_settings (ETHTOOL_GLINKSETTINGS), and returns
+// how many words each of its masks has: the first request learns that number.
 func linkSettings(name string) (request []byte, words int, err error) {
 	request = make([]byte, linkMasksAt+3*4*linkWords)
 	binary.NativeEndian.PutUint32(request, unix.ETHTOOL_GLINKSETTINGS)
@@ -39,12 +39,12 @@ func linkSettings(name string) (request []byte, words int, err error) {
 	return request, words, ethtool(name, unsafe.Pointer(&request[0]))
 }
 
-// vethSpeed is what a veth device claims, whatever is done to it, in Mbit/s.
+// vethSpeed is the fixed speed that a veth device reports, in Mbit/s.
 const vethSpeed = 10_000
 
-// claimSpeed makes a TAP device of a link claim the bandwidth of what leaves it as its speed, in
-// whole Mbit/s, and without one what a veth device does. It runs in the device's namespace. Kernels
-// before 5.11 keep TAP devices at what they are.
+// claimSpeed makes a TAP device of a link report the bandwidth of what leaves it as its speed, in
+// whole Mbit/s, or without a bandwidth a veth device's. It runs in the device's namespace. Kernels
+// before 5.11 cannot change the speed of TAP devices.
 func claimSpeed(device string, r topology.Rate) error {
 	speed := uint32(vethSpeed)
 	if r > 0 {
@@ -70,5 +70,5 @@ func claimSpeed(device string, r topology.Rate) error {
 	if err != nil {
 		return err
 	}
-	return netlink.LinkSetGroup(dev, netbatch.Group) // tells Open vSwitch to look: a speed alone is not announced
+	return netlink.LinkSetGroup(dev, netbatch.Group) // Open vSwitch reads it then
 }

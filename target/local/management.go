@@ -24,9 +24,9 @@ import (
 )
 
 // The management network (topology.Management) is a Linux bridge in a namespace of its own,
-// ns/management. Its ports are called after the addresses of the nodes behind them, and pass
-// nothing to each other; the one that does not is joined to the only device on the machine.
-// Firewalls keep it apart: on the machine (guardMachine), and in each node (guardNode).
+// ns/management. Its ports are named after the addresses of the nodes behind them and are isolated
+// from each other, except for the one that leads to its only device on the machine. Firewalls keep
+// it apart from other networks: on the machine (guardMachine) and in each node (guardNode).
 type managementNet struct {
 	Device  string       `json:"device"`  // in the machine's namespace
 	Machine netip.Prefix `json:"machine"` // its address
@@ -37,13 +37,14 @@ const (
 	managementUplink = "machine"
 
 	managementTable = "trivet-management" // of a node's firewall
-	// The table of its routes: what looks at the main one sees the lab's.
+	// The table of its routes, so that programs which read the main table see only the lab's.
 	managementRoutes     = topology.ManagementTable
-	managementPreference = 100 // of the rule that leads there
+	managementPreference = 100 // of the rule for that table
 
-	// Indexes are above those that the kernel, or a link, gives other devices in these namespaces.
+	// These indexes are above those that the kernel or links give to other devices in the
+	// namespaces.
 	managementBridgeIndex = 1 << 28
-	managementPortIndexes = 1 << 16 // and the number of the address in its subnet
+	managementPortIndexes = 1 << 16 // plus the number of the address in its subnet
 	managementIndex       = 1 << 28 // of the nodes' devices
 )
 
@@ -52,8 +53,9 @@ func managementPath(dir string) string { return filepath.Join(dir, "ns", "manage
 // machineTable is the table of a lab's management network in the machine's firewall.
 func machineTable(lab string) string { return "trivet-management-" + rundir.Named(lab) }
 
-// roomForManagement returns a topology whose management network, if nobody has chosen its subnet,
-// has one that this machine does not use. What the lab is now (nil: nothing) it stays.
+// roomForManagement returns the topology with a subnet for the management network that this machine
+// does not use, if nobody has chosen one. If the lab is up already (now is not nil), it keeps its
+// subnet.
 func roomForManagement(t, now *topology.Topology) (*topology.Topology, error) {
 	m := t.Management
 	if !m.Subnet.IsValid() || now != nil && now.Management.Subnet == m.Subnet {
@@ -80,10 +82,11 @@ func roomForManagement(t, now *topology.Topology) (*topology.Topology, error) {
 		"management: this machine uses all networks from which one could be chosen (%s)", user)
 }
 
-// machineNetworks are those that the machine has addresses of or routes to, with what to call each.
+// machineNetworks are the networks that the machine has addresses in or routes to, each with a
+// description for messages.
 type machineNetworks map[netip.Prefix]string
 
-// networksOfMachine leaves those of one device out.
+// networksOfMachine returns the machine's networks, except those of one device.
 func networksOfMachine(but string) (machineNetworks, error) {
 	out := machineNetworks{}
 	links, err := netlink.LinkList()
@@ -125,8 +128,8 @@ func (m machineNetworks) user(of netip.Prefix) (string, bool) {
 	return "", false
 }
 
-// planManagement takes the management network away if it is not as it is to be, and makes it if
-// there is to be one. Nodes join it later: see joinManagement.
+// planManagement removes the management network if it differs from the topology's, and makes the
+// topology's, if it has one. Nodes join it later: see joinManagement.
 func (l *Lab) planManagement(t *topology.Topology) error {
 	wanted := t.Management
 	if is := l.Record.Managed; is != nil && (!wanted.Subnet.IsValid() || is.Machine != wanted.Machine()) {
@@ -165,7 +168,7 @@ func (l *Lab) makeManagement(m managementNet) error {
 		return err
 	}
 	defer ns.Close()
-	// Before its device can carry anything: whatever the machine's firewall lets in by itself.
+	// Done before its device can carry anything, whatever the machine's own firewall accepts.
 	if err := guardMachine(machineTable(l.Name), m.Device); err != nil {
 		return err
 	}
@@ -202,7 +205,8 @@ func (l *Lab) makeManagement(m managementNet) error {
 	})
 }
 
-// withoutIPv6 keeps a device of the calling thread's namespace from having addresses of its own.
+// withoutIPv6 keeps the kernel from giving IPv6 addresses to a device in the calling thread's
+// namespace.
 func withoutIPv6(device string) []sysctl {
 	return []sysctl{{"/proc/sys/net/ipv6/conf/" + device + "/disable_ipv6", "1", true}}
 }
@@ -210,7 +214,7 @@ func withoutIPv6(device string) []sysctl {
 // inManagement runs f in the bridge's namespace, if there is one.
 func (l *Lab) inManagement(f func() error) error { return inNamespaceFile(managementPath(l.Dir), f) }
 
-// leaveManagement takes nodes out of the management network, as they were.
+// leaveManagement removes the given nodes from the management network.
 func (l *Lab) leaveManagement(nodes []*topology.Node) error {
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *topology.Node) bool { return !n.Management.IsValid() })
 	if len(nodes) == 0 {
@@ -263,7 +267,8 @@ func (l *Lab) joinManagement(s plan.Steps) error {
 	})
 }
 
-// addPorts joins, in the thread's namespace, the nodes that have no port there, and returns them.
+// addPorts makes ports, in the thread's namespace, for the nodes that have none, and returns these
+// nodes.
 func (l *Lab) addPorts(t *topology.Topology, m managementNet) (joined []*topology.Node, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -326,8 +331,8 @@ func numberIn(p netip.Prefix, a netip.Addr) (n int) {
 	return n
 }
 
-// beManaged sets up a node's device in the management network, in the node's namespace. What the
-// node forwards does not see its route: that is only for what the node itself sends.
+// beManaged sets up a node's device in the management network, in the node's namespace. Its route
+// applies only to packets that the node itself sends, not to those that it forwards.
 func beManaged(n *topology.Node, m managementNet) error {
 	if err := guardNode(n.Management, m.Machine.Masked()); err != nil {
 		return err
@@ -375,8 +380,8 @@ func forgetManagementRule() error {
 }
 
 // guardNode keeps, in the thread's namespace, the management network and a node's links apart:
-// nothing is forwarded between them, and the node takes only packets to its management address over
-// it, and none to that over its links.
+// nothing is forwarded between them; over the management network the node accepts only packets to
+// its management address, and over its links none to that address.
 func guardNode(own netip.Addr, subnet netip.Prefix) error {
 	if err := deleteTable(managementTable); err != nil {
 		return err
@@ -402,9 +407,9 @@ func guardNode(own netip.Addr, subnet netip.Prefix) error {
 	return explainFirewall(c.Flush())
 }
 
-// guardMachine lets nodes answer over the management network, and ask whether the machine is there
-// (ping), and nothing else: whoever may run programs in a lab could otherwise reach what listens on
-// the machine. Nothing is forwarded to it or from it.
+// guardMachine accepts from nodes only answers and pings over the management network: whoever may
+// run programs in a lab could otherwise reach what listens on the machine. Nothing is forwarded to
+// or from the network.
 func guardMachine(table, device string) error {
 	if err := deleteTable(table); err != nil {
 		return err
@@ -444,7 +449,7 @@ func explainFirewall(err error) error {
 	return err
 }
 
-// removeManagement removes what the machine has of a lab's management network.
+// removeManagement removes from the machine all of a lab's management network.
 func removeManagement(lab string, r Record) error {
 	if r.Managed == nil {
 		return nil

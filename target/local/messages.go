@@ -24,8 +24,8 @@ type messages struct {
 	index    int
 	clear    func(m []byte)                             // clears what changes by itself in the head
 	ignore   []uint16                                   // attributes that change by themselves
-	describe func(m []byte, a map[uint16][]byte) string // for people
-	prepare  func(m []byte, past time.Duration) []byte  // what to send to the kernel; nil: the lifetime is over
+	describe func(m []byte, a map[uint16][]byte) string // for users
+	prepare  func(m []byte, past time.Duration) []byte  // to send; nil: the lifetime is over
 }
 
 var inet = []int{unix.AF_INET, unix.AF_INET6}

@@ -16,15 +16,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// MPLS in nodes: which devices take packets with labels, what becomes of labels
-// (topology.LabelRoute), and routes that give packets labels.
+// MPLS in nodes: which devices accept packets with labels, what is done with labels
+// (topology.LabelRoute), and routes that push labels.
 
 // mplsSettings is the directory of the kernel's settings of MPLS; it is there if the kernel has
 // MPLS.
 const mplsSettings = "/proc/sys/net/mpls"
 
-// checkMPLS says that this kernel has no MPLS, or no routes that give packets labels, where nodes
-// need that. The kernel loads the modules for it when it is asked for either.
+// checkMPLS says that this kernel lacks MPLS, or routes that push labels, if nodes need them. The
+// kernel loads the modules when it is asked for either.
 func checkMPLS(t *topology.Topology) error {
 	var needs *topology.Node
 	var pushes *topology.Node
@@ -72,7 +72,7 @@ func checkMPLS(t *topology.Topology) error {
 
 // hasMPLS says whether the kernel has MPLS, in the thread's namespace.
 func hasMPLS() (bool, error) {
-	// There is none, but to be asked for one loads the module.
+	// No such socket exists, but the request loads the module.
 	if s, err := unix.Socket(unix.AF_MPLS, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err == nil {
 		unix.Close(s)
 	}
@@ -83,7 +83,7 @@ func hasMPLS() (bool, error) {
 	return err == nil, err
 }
 
-// hasPush says whether the kernel has routes that give packets labels, in the thread's namespace.
+// hasPush says whether the kernel has routes that push labels, in the thread's namespace.
 func hasPush(labels topology.LabelStack) (bool, error) {
 	b, err := netbatch.New()
 	if err != nil {
@@ -102,9 +102,9 @@ func hasPush(labels topology.LabelStack) (bool, error) {
 	return true, nil
 }
 
-// setMPLS lets the node whose namespace is the thread's know labels, and its devices take packets
-// with them. Interfaces of its own that did and are not to any more, as an old node, which may be
-// nil, says, take none.
+// setMPLS sets, in the thread's namespace, the range of labels of a node, and which of its devices
+// accept packets with labels. Interfaces that accept them according to an old node, which may be
+// nil, and no longer according to n, stop doing so.
 func setMPLS(n, old *topology.Node, ends []*topology.Endpoint) error {
 	var list []sysctl
 	if most := n.PlatformLabels(ends); most > 0 {
@@ -122,7 +122,7 @@ func setMPLS(n, old *topology.Node, ends []*topology.Endpoint) error {
 		}
 	}
 	if slices.ContainsFunc(n.Labels, func(l topology.LabelRoute) bool { return l.Device == "lo" }) {
-		list = append(list, takesLabels("lo", true)) // a packet that has another label comes in there
+		list = append(list, takesLabels("lo", true)) // packets with a further label re-enter there
 	}
 	was := map[string]bool{}
 	if old != nil {
@@ -138,7 +138,7 @@ func setMPLS(n, old *topology.Node, ends []*topology.Endpoint) error {
 	return writeSysctls(list)
 }
 
-// takesLabels is the setting of whether a device takes packets with labels: others it drops.
+// takesLabels is the setting of whether a device accepts packets with labels or drops them.
 func takesLabels(device string, does bool) sysctl {
 	value := "0"
 	if does {
@@ -147,8 +147,8 @@ func takesLabels(device string, does bool) sysctl {
 	return sysctl{mplsSettings + "/conf/" + device + "/input", value, false}
 }
 
-// setLabels says what becomes of labels at a node, in the thread's namespace, in place of what an
-// old one, which may be nil, has said. A label that stays is never without.
+// setLabels replaces, in the thread's namespace, the label routes of an old node, which may be nil,
+// by those of a node. A label that both have always has a route.
 func setLabels(b *netbatch.Batch, n, old *topology.Node, indices map[string]int) error {
 	stays := map[int]bool{}
 	for _, l := range n.Labels {
@@ -167,7 +167,7 @@ func setLabels(b *netbatch.Batch, n, old *topology.Node, indices map[string]int)
 	return nil
 }
 
-// indexAmong is the index of one of a node's devices, or its loopback.
+// indexAmong returns the index of one of a node's devices, or of its loopback device.
 func indexAmong(device string, indices map[string]int) int {
 	if device == "lo" {
 		return 1

@@ -61,10 +61,10 @@ func (l *Lab) makeNamespaceDir() error {
 	return nil
 }
 
-// makeFabric makes the namespace in which all switches live.
+// makeFabric makes the network namespace of all switches.
 func (l *Lab) makeFabric() error { return l.makeBare(l.fabricPath()) }
 
-// makeBare makes a network namespace for devices that only forward, and keeps it by a file.
+// makeBare makes a network namespace for devices that only forward, and binds it to a file.
 func (l *Lab) makeBare(path string) error {
 	done := make(chan error, 1)
 	go func() {
@@ -91,8 +91,8 @@ type builder struct {
 	settings settings
 }
 
-// Namespaces are nodes of which each has a set of namespaces. It is also what kinds are made of
-// whose nodes have a network namespace only: these say by Keep which, and how to Enter.
+// Namespaces are nodes that each have a set of namespaces. Kinds of nodes that only have a network
+// namespace also embed it: they pass that namespace to Keep, and define Enter.
 type Namespaces struct{ *Lab }
 
 // Make makes the namespaces of nodes on several threads.
@@ -239,15 +239,16 @@ func (b *builder) build(n *topology.Node) error {
 	return b.settings.write(b.lab.nodeSysctls(n))
 }
 
-// manyNodes is how many nodes a lab has at most in which each is shown its own devices as soon as
-// it is made: some enter a node's namespaces by themselves. With more, the kernel, which compares a
-// sysfs with all others when it is mounted, would take longer for these than for all else, so nodes
-// are shown them when the lab first starts something there.
+// manyNodes is up to how many nodes of a lab each sees its own devices in /sys as soon as it is
+// made, as some users enter a node's namespaces by themselves. In larger labs, a node gets its own
+// sysfs when the lab first starts something there: when a sysfs is mounted, the kernel compares it
+// with all others, which would take longer than everything else.
 const manyNodes = 2000
 
-// showDevices shows a node its own devices in /sys/class/net, and the cgroups where they were, in
-// the calling thread's mount namespace, unless it has been done or that is the machine's. Nodes in
-// which nothing runs do without: the kernel compares a sysfs with all others when it is mounted.
+// showDevices mounts, in the calling thread's mount namespace, a node's own sysfs, so that
+// /sys/class/net shows the node's devices, and the cgroups in it as before. It does nothing if that
+// is done already, or if the namespace is the machine's. Nodes in which nothing runs do without, as
+// the kernel compares a new sysfs with all others.
 func (l *Lab) showDevices() error {
 	if root, err := mountOf("/"); err != nil || root == l.root {
 		return err
@@ -276,8 +277,8 @@ func (l *Lab) mountSys() error {
 	return nil
 }
 
-// mountOf is the number of the mount that a directory is on, which no other in any mount namespace
-// has. It needs no /proc, which in a node may be that of another PID namespace.
+// mountOf returns the number of the mount that a directory is on, which is unique across mount
+// namespaces. It does not use /proc, which in a node may belong to another PID namespace.
 func mountOf(dir string) (uint64, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_MNT_ID, &st); err != nil {
@@ -286,7 +287,7 @@ func mountOf(dir string) (uint64, error) {
 	return st.Mnt_id, nil
 }
 
-// fileSystem is the number of the file system that a directory is on.
+// fileSystem returns the number of the file system that a directory is on.
 func fileSystem(dir string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -348,8 +349,8 @@ func releaseFile(file string) error {
 	return nil
 }
 
-// Keep keeps the network namespace of a process as that of a node, and gives it the settings that
-// the node's is to have.
+// Keep binds the network namespace of a process as that of a node, and writes the node's settings
+// there.
 func (k Namespaces) Keep(n *topology.Node, pid int) error {
 	err := k.binder.do(func() error { return bindFile(fmt.Sprintf("/proc/%d/ns/net", pid), k.Network(n)) })
 	if err != nil {
@@ -358,7 +359,8 @@ func (k Namespaces) Keep(n *topology.Node, pid int) error {
 	return inNamespaceFile(k.Network(n), func() error { return writeSysctls(k.nodeSysctls(n)) })
 }
 
-// EnterNetwork moves the calling thread to the network of a node, and nowhere else.
+// EnterNetwork moves the calling thread to the network namespace of a node, and to no other of its
+// namespaces.
 func (k Namespaces) EnterNetwork(n *topology.Node) error {
 	f, err := os.Open(k.Network(n))
 	if err != nil {

@@ -40,7 +40,7 @@ const uplinkDevice = topology.UplinkDevice
 // natTable is a node's table in the machine's firewall; neither name can contain a slash.
 func natTable(lab, node string) string { return "trivet-" + rundir.Named(lab) + "/" + node }
 
-// numberFor is from what devices on the machine that are for a node have their names.
+// numberFor returns the number in the names of the machine's devices for a node.
 func (l *Lab) numberFor(node string) uint32 {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s\x00%s", rundir.Named(l.Name), node)
@@ -74,7 +74,7 @@ func (l *Lab) planUplink(node string) (uplink, error) {
 	return uplink{}, errors.New("all addresses for uplinks (100.127.0.0/16) are in use")
 }
 
-// addUplink gives a NAT router its way out.
+// addUplink makes a NAT router's uplink.
 func (l *Lab) addUplink(n *topology.Node) error {
 	u, err := l.planUplink(n.Name)
 	if err != nil {
@@ -133,8 +133,8 @@ func addressAndUp(device string, p netip.Prefix) error {
 	return errors.Join(netlink.AddrReplace(dev, addr), netlink.LinkSetUp(dev))
 }
 
-// masquerade translates, in the thread's namespace, the packets that match any of the rules. Into
-// an uplink it lets only answers.
+// masquerade translates, in the thread's namespace, the source address of packets that match any of
+// the rules. Into an uplink it lets only answers pass.
 func masquerade(table string, into *uplink, rules ...[]expr.Any) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -154,8 +154,8 @@ func masquerade(table string, into *uplink, rules ...[]expr.Any) error {
 	return c.Flush()
 }
 
-// answers matches packets that belong to what the other side has begun (CmpOpNeq), or that do not
-// (CmpOpEq).
+// answers matches packets of connections that the other side has begun (CmpOpNeq), or that it has
+// not (CmpOpEq).
 func answers(op expr.CmpOp) []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
@@ -173,7 +173,7 @@ func forwardChain(c *nftables.Conn, t *nftables.Table) *nftables.Chain {
 		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter})
 }
 
-// inputChain adds one that accepts what is for the machine itself by default.
+// inputChain adds a chain that accepts packets to the machine itself by default.
 func inputChain(c *nftables.Conn, t *nftables.Table) *nftables.Chain {
 	return c.AddChain(&nftables.Chain{Name: "input", Table: t, Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter})
@@ -219,8 +219,8 @@ func ofSubnet(offset uint32, op expr.CmpOp, p netip.Prefix) []expr.Any {
 	}
 }
 
-// leaving matches packets that leave through (or not through) a device, entering those that come in
-// there.
+// leaving matches packets that leave through a device, or not through it; entering those that
+// arrive there.
 func leaving(op expr.CmpOp, device string) []expr.Any {
 	return through(expr.MetaKeyOIFNAME, op, device)
 }
@@ -236,13 +236,13 @@ func through(way expr.MetaKey, op expr.CmpOp, device string) []expr.Any {
 
 const insideTable = "trivet-masquerade"
 
-// setMasquerade translates, in the thread's namespace, what a router sends on under its own
-// address.
+// setMasquerade translates, in the thread's namespace, the source of packets that a router forwards
+// to its own address.
 func setMasquerade(n, old *topology.Node) error {
 	if old != nil && slices.Equal(old.Masquerade, n.Masquerade) {
 		return nil
 	}
-	// The table may be there: a node is configured again when one of its links comes up.
+	// The table may exist: a node is configured again when one of its links comes up.
 	if len(n.Masquerade) > 0 || old != nil && len(old.Masquerade) > 0 {
 		if err := deleteTable(insideTable); err != nil {
 			return err

@@ -27,13 +27,13 @@ import (
 //   - the names of the lab's nodes are in /etc/hosts, over which a file of the lab's is mounted;
 //   - package guard keeps everything else from leaving by the machine's own interfaces.
 
-// native is what of the machine a lab has changed to make it one of its hosts.
+// native records what a lab has changed on the machine to make it one of its hosts.
 type native struct {
 	Node    string   `json:"node"`
 	Devices []string `json:"devices,omitempty"` // the lab's, in the machine's network namespace
 	// The machine's interfaces; with whether filters could be attached before.
 	Guarded map[string]bool `json:"guarded,omitempty"`
-	// Who could send echo requests without rights (net.ipv4.ping_group_range).
+	// Who could send echo requests unprivileged before (net.ipv4.ping_group_range).
 	Pingers string `json:"pingers,omitempty"`
 }
 
@@ -43,10 +43,10 @@ const machineNet = "/proc/self/ns/net"
 
 const (
 	nativeTable    = 0x7472 // of routes
-	nativeProtocol = 0x74   // who has made a rule (FRA_PROTOCOL)
+	nativeProtocol = 0x74   // origin of a rule (FRA_PROTOCOL)
 )
 
-// nativeOf returns the node that a part's machine is, or nil.
+// nativeOf returns the node that this machine is, or nil.
 func nativeOf(t *topology.Topology) *topology.Node {
 	if i := slices.IndexFunc(t.Nodes, func(n *topology.Node) bool { return n.Native }); i >= 0 {
 		return t.Nodes[i]
@@ -54,8 +54,8 @@ func nativeOf(t *topology.Topology) *topology.Node {
 	return nil
 }
 
-// beNative makes the machine the host of a topology that is it, or lets it be itself again. It may
-// be called again.
+// beNative makes the machine a host of the topology, if one of its nodes is the machine, or
+// restores it otherwise. It may be called repeatedly.
 func (l *Lab) beNative(t *topology.Topology) error {
 	n := nativeOf(t)
 	if n == nil {
@@ -145,8 +145,8 @@ func (l *Lab) checkNative(t *topology.Topology, n *topology.Node, devices []stri
 	return err
 }
 
-// nativeLab is the lab whose host this machine is, other than one; empty: it is none's. labs is the
-// directory of all.
+// nativeLab returns the lab, other than the given one, of which this machine is a host; empty if
+// there is none. labs is the directory of all labs.
 func nativeLab(labs, other string) string {
 	records, _ := filepath.Glob(filepath.Join(labs, "*", "local.json"))
 	for _, file := range records {
@@ -158,8 +158,8 @@ func nativeLab(labs, other string) string {
 	return ""
 }
 
-// NotNative says that this machine is the host of a lab, other than one: it has nothing to do with
-// any other lab's VLANs. labs is the directory of all labs.
+// NotNative returns an error if this machine is the host of a lab other than the given one: it then
+// takes no part in other labs' VLANs. labs is the directory of all labs.
 func NotNative(labs, other string) error {
 	if name := nativeLab(labs, other); name != "" {
 		return fmt.Errorf("this machine is a host of lab %s already: take that down first", name)
@@ -167,8 +167,8 @@ func NotNative(labs, other string) error {
 	return nil
 }
 
-// guardMachine lets only the lab's VLANs, and answers to those who manage the machine, leave by the
-// machine's own interfaces.
+// guardMachine lets only the lab's VLANs, and answers to the machine's management, leave through
+// the machine's own interfaces.
 func (l *Lab) guardMachine(vlans []uint16) error {
 	devices, management, err := l.waysOut()
 	if err != nil {
@@ -199,9 +199,9 @@ func (l *Lab) guardMachine(vlans []uint16) error {
 	return nil
 }
 
-// waysOut lists the interfaces by which packets leave the machine: those that are hardware, and the
-// one with the management address unless it only leads to those. If that is a VLAN, it is returned
-// too.
+// waysOut lists the interfaces through which packets leave the machine: its hardware, and the one
+// with the management address, unless that is only a device on top of the others. If that is a
+// VLAN, its number is returned.
 func (l *Lab) waysOut() (out []netlink.Link, management uint16, err error) {
 	list, err := netlink.LinkList()
 	if err != nil {
@@ -228,11 +228,11 @@ func (l *Lab) waysOut() (out []netlink.Link, management uint16, err error) {
 	return out, management, nil
 }
 
-// ruleRoutes makes the kernel look for routes in this order: for packets from the management
-// address, in the machine's table; for others in the lab's, then in the machine's for what is
-// directly connected, as containers are; then nowhere.
+// ruleRoutes sets the order of routing tables: for packets from the management address, the
+// machine's; for others the lab's, then the machine's for directly connected networks, such as
+// those of containers; otherwise they are discarded.
 func (l *Lab) ruleRoutes() error {
-	const first = 10 // of the priorities; 0 is the kernel's for its own addresses
+	const first = 10 // of the priorities; 0 is the kernel's for local addresses
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		management := l.Management.Addr().Unmap()
 		var rules []*netlink.Rule
@@ -261,13 +261,13 @@ func (l *Lab) ruleRoutes() error {
 	return nil
 }
 
-// machine is a host that is this machine itself: like a switch, it is there already.
+// machine is a host that is this machine itself: like a switch, it need not be made.
 type machine struct{ switched }
 
 func (machine) Network(*topology.Node) string { return machineNet }
 func (machine) Enter(*topology.Node) error    { return nil }
 
-// Configure gives the machine the addresses of its node, and routes that only the lab's table has.
+// Configure gives the machine its node's addresses, and puts the routes into the lab's table only.
 func (k machine) Configure(n, old *topology.Node, ends []*topology.Endpoint) error {
 	b, err := netbatch.New()
 	if err != nil {
@@ -281,8 +281,8 @@ func (k machine) Configure(n, old *topology.Node, ends []*topology.Endpoint) err
 	return explainRoute(routeNative(ends, static))
 }
 
-// routeNative sets the routes of the lab's table to those of the node: to what is connected to its
-// interfaces that are up, and static ones.
+// routeNative replaces the routes in the lab's table by the node's: those to networks on interfaces
+// that are up, and static ones.
 func routeNative(ends []*topology.Endpoint, static []topology.Route) error {
 	if err := clearNative(); err != nil {
 		return err
@@ -330,8 +330,8 @@ func routeNative(ends []*topology.Endpoint, static []topology.Route) error {
 	return nil
 }
 
-// clearNative removes all routes of the lab's table. Those to nowhere have no device with which
-// they would go.
+// clearNative removes all routes of the lab's table. Blackhole routes have no device whose removal
+// would remove them.
 func clearNative() error {
 	old, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: nativeTable},
 		netlink.RT_FILTER_TABLE)
@@ -346,9 +346,8 @@ func clearNative() error {
 	return nil
 }
 
-// senderTo is the address from which packets go that take a route over an interface without one:
-// the node's first of the kind, as the kernel might take the machine's. Else it is left to the
-// kernel.
+// senderTo returns the source address for a route that does not name one: the node's first of the
+// family on that interface, as the kernel might choose the machine's; nil leaves it to the kernel.
 func senderTo(s topology.Route, ends []*topology.Endpoint) net.IP {
 	if s.Via.IsValid() || slices.ContainsFunc(ends, func(e *topology.Endpoint) bool {
 		return e.Interface == s.Device && len(e.Addresses) > 0
@@ -369,8 +368,8 @@ func prefixNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// settleNative sets an interface of a native host up as those of other hosts are, whose settings
-// are their namespaces'.
+// settleNative gives an interface of a native host the settings that other hosts have for their
+// whole namespace.
 func (l *Lab) settleNative(n *topology.Node, device string) error {
 	ownAddress := "0" // for any address of the machine: it has none of its own
 	for _, e := range topology.EndsOf(l.Topology())[n.Name] {
@@ -379,7 +378,7 @@ func (l *Lab) settleNative(n *topology.Node, device string) error {
 		}
 	}
 	settings := []sysctl{
-		// Asked for an address, it answers for its own only.
+		// Answer ARP requests only for addresses of this interface.
 		{"/proc/sys/net/ipv4/conf/" + device + "/arp_ignore", ownAddress, true},
 		{"/proc/sys/net/ipv4/conf/" + device + "/arp_announce", "2", true},
 	}
@@ -395,7 +394,7 @@ func (l *Lab) nativeHosts() string { return filepath.Join(l.Dir, "etc-hosts") }
 
 const machineHosts = "/etc/hosts"
 
-// writeNativeHosts writes what a native host sees as /etc/hosts: the machine's own, and the lab's.
+// writeNativeHosts writes the /etc/hosts of a native host: the machine's own lines and the lab's.
 func (l *Lab) writeNativeHosts(lab []byte) error {
 	kept := l.nativeHosts() + ".machine" // once the lab's is mounted, the machine's cannot be seen
 	own, err := os.ReadFile(kept)
@@ -437,7 +436,7 @@ func hostsMounted(dir string) (bool, error) {
 	return false, err
 }
 
-// endNative lets the machine be itself again.
+// endNative restores the machine.
 func (l *Lab) endNative() error {
 	if l.Record.Native == nil {
 		return nil
@@ -491,7 +490,7 @@ func deleteOurs(name string) error {
 	return netbatch.Delete(name)
 }
 
-// removeNative is endNative of a lab that is going down.
+// removeNative is endNative for a lab that is going down.
 func removeNative(_, dir string) error {
 	r, err := readRecord(dir)
 	if err != nil || r.Native == nil {

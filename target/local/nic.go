@@ -30,7 +30,7 @@ import (
 // external is a real interface of the machine, as it was before it became an end of a link.
 type external struct {
 	Name      string            `json:"name"`
-	As        string            `json:"as,omitempty"` // what the lab calls it, if not so
+	As        string            `json:"as,omitempty"` // its name in the lab, if that differs
 	Index     int               `json:"index"`
 	At        time.Time         `json:"at"`    // when this was recorded
 	Flags     uint32            `json:"flags"` // netdevice(7)
@@ -41,7 +41,7 @@ type external struct {
 	Group     uint32            `json:"group,omitempty"`
 	MAC       string            `json:"mac,omitempty"`
 	Carrier   bool              `json:"carrier,omitempty"`
-	Wireless  uint32            `json:"wireless,omitempty"` // what it was: NL80211_IFTYPE_STATION, …; 0: not wireless
+	Wireless  uint32            `json:"wireless,omitempty"` // NL80211_IFTYPE_STATION, …; 0: not wireless
 	Offloads  map[uint32]uint32 `json:"offloads,omitempty"` // by the ethtool command that sets it
 	Settings  map[string]string `json:"settings,omitempty"` // below /proc/sys/net
 	Addresses [][]byte          `json:"ip_addresses,omitempty"`
@@ -103,9 +103,9 @@ func setSetting(key, value string) error {
 	return os.WriteFile(filepath.Join("/proc/sys/net", key), []byte(value), 0o644)
 }
 
-// sendHome moves a device from the thread's namespace to the machine's, where it gets its number
-// back unless that is taken. A missing device is no error. The lab's own device may have the same
-// name in another node, where it stays.
+// sendHome moves a device from the thread's namespace back to the machine's, where it gets its old
+// index unless that is taken. A missing device is no error. A device of the lab may have the same
+// name in another node, and stays there.
 func (x external) sendHome() error {
 	dev, err := netlink.LinkByName(cmp.Or(x.As, x.Name))
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -163,8 +163,8 @@ func moveRadio(device string, to *os.File) error {
 	return w.Move(to)
 }
 
-// restoreWireless makes an interface again what it was on the air, a station as a rule: a killed
-// hostapd leaves it an access point.
+// restoreWireless restores the mode of a wireless interface, usually that of a station: a killed
+// hostapd leaves it as an access point.
 func (x external) restoreWireless() error {
 	w, err := wifi.Find(x.Name)
 	if err != nil || w == nil || w.Type == x.Wireless {
@@ -173,8 +173,8 @@ func (x external) restoreWireless() error {
 	return w.SetType(x.Wireless)
 }
 
-// restore makes an interface that is back what it was, and lists what could not be restored. It may
-// be called again.
+// restore restores an interface that is back in the machine's namespace, and lists what could not
+// be restored. It may be called again.
 func (x external) restore() (lost []string) {
 	lose := func(what string, err error) { lost = x.lose(lost, what, err) }
 	dev, err := netlink.LinkByName(x.Name)
@@ -279,8 +279,7 @@ func (x external) restoreLink(dev netlink.Link, lose func(string, error)) {
 	}
 }
 
-// settle waits until the kernel has finished what it does with addresses by itself, which takes a
-// moment.
+// settle waits until the kernel has finished handling addresses in the background.
 func (x external) settle(index int) {
 	for range 200 {
 		now, err := addressMessages.of(index)
@@ -292,9 +291,8 @@ func (x external) settle(index int) {
 	}
 }
 
-// restoreAll adds the objects of one kind that the kernel lacks, and removes those it has added by
-// itself. An object may refer to others that must be there first, so it tries again for as long as
-// that gets it further.
+// restoreAll adds the objects of one kind that are missing, and removes those that the kernel has
+// added by itself. As objects may refer to others, it retries as long as it makes progress.
 func (x external) restoreAll(k messages, were [][]byte, index int, lose func(string, error)) {
 	var wanted [][]byte
 	for _, m := range were {

@@ -23,43 +23,43 @@ import (
 	"trivet.dev/trivet/plan"
 )
 
-// When a lab is up, what there is in its namespaces is written down, so that what somebody changes
-// afterwards can be told (Changed). What Trivet itself changes, or runs because the lab's file says
-// so, is added to that (Renew): what differs between just before and just after, so that what
-// somebody has changed before stays told.
+// When a lab is up, the contents of its namespaces are recorded, so that later changes made by
+// others can be reported (Changed). Changes that Trivet itself makes, or that commands in the lab's
+// file make, are added to the record (Renew): the difference between just before and just after, so
+// that earlier changes by others are still reported.
 //
-// It is kept in two files, not in memory: one of all namespaces, and one of what has been added
-// since. Both survive the process.
+// The record is kept in two files, not in memory: one with all namespaces, and one with what has
+// been added since. Both survive the process.
 
 func (l *Lab) notedFile() string   { return filepath.Join(l.Dir, "noted.gz") }
 func (l *Lab) renewedFile() string { return filepath.Join(l.Dir, "renewed") }
 
-// mostRenewed is how long the second file may become, in bytes, before it is merged into the first.
+// mostRenewed is the size in bytes at which the second file is merged into the first.
 const mostRenewed = 1 << 20
 
 // inFabric stands for the switches' namespace where others are named by their nodes.
 const inFabric = ""
 
-// noted is a line: what there is in a namespace or, in the second file, what has changed there.
+// noted is a line: the contents of a namespace or, in the second file, what has changed there.
 type noted struct {
 	Node  string          `json:"node"`
 	Facts netfacts.Facts  `json:"facts,omitempty"`
 	Delta *netfacts.Delta `json:"delta,omitempty"`
 }
 
-// notes is what a lab knows of the files.
+// notes is the state of these files.
 type notes struct {
 	mu      sync.Mutex    // of the files, and of what follows
 	written chan struct{} // closed when the first file is written, or cannot be; nil: not yet asked for
-	late    []string      // whose namespaces were changed while it was being written
+	late    []string      // nodes whose namespaces changed while it was being written
 	err     error         // why it could not be written
 }
 
-// manyNoted is how many nodes a lab has at least for which nobody waits until all is written down.
+// manyNoted is from how many nodes on a lab does not wait until all of it is recorded.
 const manyNoted = 100
 
-// Note writes down what there is in the lab's namespaces; in a large lab it goes on doing so when
-// it returns. After Resume it is written already. It may be called at any time.
+// Note records the contents of the lab's namespaces; in a large lab it continues in the background.
+// After Resume they are recorded already. It may be called at any time.
 func (l *Lab) Note(resumed bool) {
 	l.notes.mu.Lock()
 	if l.notes.written != nil {
@@ -79,7 +79,7 @@ func (l *Lab) Note(resumed bool) {
 	}
 }
 
-// places are the namespaces that are looked at, by their nodes.
+// places returns the namespaces that are recorded, by their nodes.
 func (l *Lab) places() (out []string) {
 	out = append(out, inFabric)
 	for _, n := range l.Topology().Nodes {
@@ -90,7 +90,7 @@ func (l *Lab) places() (out []string) {
 	return out
 }
 
-// factsOf reads namespaces. One that is gone has none.
+// factsOf reads namespaces. One that is gone yields no facts.
 func (l *Lab) factsOf(places []string, each func(node string, f netfacts.Facts) error) error {
 	return parallel.Each(slices.Collect(slices.Chunk(places, perProcfs)), func(some []string) error {
 		return inside.Namespace("", func() error {
@@ -142,7 +142,7 @@ func whereIs(node string) string {
 	return node
 }
 
-// noteAll writes the first file, and to the second what was changed meanwhile.
+// noteAll writes the first file, and adds to the second what was changed meanwhile.
 func (l *Lab) noteAll(written chan struct{}) {
 	_ = os.Remove(l.renewedFile())
 	err := l.writeNoted(func(put func(noted) error) error {
@@ -183,8 +183,8 @@ func (l *Lab) writeNoted(write func(put func(noted) error) error) error {
 	return os.Rename(file.Name(), l.notedFile())
 }
 
-// Renew adds to what is written down of nodes' namespaces what f changes there: Trivet itself, or
-// something that the lab's file asks for. It may be called at any time.
+// Renew runs f, and adds to the record what f changes in the nodes' namespaces: f is Trivet's own
+// doing, or something that the lab's file asks for. It may be called at any time.
 func (l *Lab) Renew(nodes []string, f func() error) error {
 	l.notes.mu.Lock()
 	written := l.notes.written
@@ -231,7 +231,7 @@ func (l *Lab) Renew(nodes []string, f func() error) error {
 	return err
 }
 
-// noteAnew adds all that there is in namespaces to the second file.
+// noteAnew adds the whole contents of namespaces to the second file.
 func (l *Lab) noteAnew(nodes []string) error {
 	all, err := l.allFacts(nodes)
 	if err != nil {
@@ -255,7 +255,7 @@ func (l *Lab) allFacts(nodes []string) (map[string]netfacts.Facts, error) {
 	})
 }
 
-// noteChange adds what has changed to the second file.
+// noteChange adds the differences to the second file.
 func (l *Lab) noteChange(before, after map[string]netfacts.Facts) error {
 	var lines []noted
 	for node, facts := range after {
@@ -305,7 +305,7 @@ func (l *Lab) add(lines []noted) error {
 	return os.Remove(l.renewedFile())
 }
 
-// eachNoted calls f with what is written down, some namespaces at a time. The caller has locked
+// eachNoted calls f with the recorded lines, some namespaces at a time. The caller has locked
 // notes.mu.
 func (l *Lab) eachNoted(f func([]noted) error) error {
 	added, err := l.added()
@@ -354,7 +354,7 @@ func (l *Lab) eachNoted(f func([]noted) error) error {
 			return err
 		}
 	}
-	for node := range maps.Clone(added) { // nodes that have come since
+	for node := range maps.Clone(added) { // nodes added since
 		if err := take(noted{Node: node}); err != nil {
 			return err
 		}
@@ -362,7 +362,7 @@ func (l *Lab) eachNoted(f func([]noted) error) error {
 	return f(some)
 }
 
-// added is what the second file has for each namespace. A line that was cut short was not written.
+// added returns the lines of the second file by namespace. An incomplete last line is ignored.
 func (l *Lab) added() (map[string][]noted, error) {
 	out := map[string][]noted{}
 	file, err := os.Open(l.renewedFile())
@@ -383,15 +383,16 @@ func (l *Lab) added() (map[string][]noted, error) {
 	}
 }
 
-// neverUp says whether the end of a link that is down has not been up since it was made.
+// neverUp says whether a link is down and has not been up since it was made.
 func (l *Lab) neverUp(k plan.Link) bool {
 	_, kept := l.Record.Pulled[pulledKey(l.cableEnd(k.Link))]
 	wire := l.WireOf(k.Link)
 	return !kept && (wire == datapath.Veth || wire == datapath.External)
 }
 
-// concerned are those whose namespaces steps change. A link that is only pulled or plugged leaves
-// what is there, or it is put back; one that has never been up brings what the topology has there.
+// concerned returns the nodes whose namespaces steps change. Pulling or plugging a link keeps the
+// contents or restores them, except that a link which has never been up brings what the topology
+// has there.
 func (l *Lab) concerned(s plan.Steps) []string {
 	all := map[string]bool{}
 	node := func(name string) {

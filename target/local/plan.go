@@ -10,7 +10,7 @@ func (l *Lab) plan(from, to *topology.Topology) plan.Steps {
 	return l.planWith(from, to, func(*topology.Node) bool { return false })
 }
 
-// planAnew is plan that also makes anew what has ended by itself.
+// planAnew is plan that also remakes nodes that have ended by themselves.
 func (l *Lab) planAnew(from, to *topology.Topology) plan.Steps {
 	return l.planWith(from, to, func(n *topology.Node) bool { return l.endedOf(n) != "" })
 }

@@ -16,8 +16,8 @@ import (
 
 // Rules of nodes' policy routing (topology.Rule), and their permanent neighbours.
 
-// checkRules says that this kernel has no policy routing where nodes have rules. That shows only
-// when one is made.
+// checkRules says that this kernel lacks policy routing, if nodes have rules. That shows only when
+// a rule is made.
 func checkRules(t *topology.Topology) error {
 	type first struct {
 		node *topology.Node
@@ -59,8 +59,8 @@ func checkRules(t *topology.Topology) error {
 	return nil
 }
 
-// setRules gives a node, in the thread's namespace, its rules in place of those of an old one,
-// which may be nil. A rule that is there already stays as it is.
+// setRules replaces, in the thread's namespace, the rules of an old node, which may be nil, by
+// those of a node. A rule that both have stays in place.
 func setRules(b *netbatch.Batch, n, old *topology.Node, ipv6 topology.IPv6) error {
 	keeps := map[string]bool{}
 	for _, rule := range n.Rules {
@@ -88,7 +88,7 @@ func setRules(b *netbatch.Batch, n, old *topology.Node, ipv6 topology.IPv6) erro
 	return nil
 }
 
-// familiesOf are the families of addresses that a rule is for, as the kernel has them.
+// familiesOf returns the kernel's numbers of the address families that a rule applies to.
 func familiesOf(rule topology.Rule, ipv6 topology.IPv6) (out []byte) {
 	v4, v6 := rule.Families(ipv6)
 	if v4 {
@@ -100,8 +100,9 @@ func familiesOf(rule topology.Rule, ipv6 topology.IPv6) (out []byte) {
 	return out
 }
 
-// setNeighbors gives a node, in the thread's namespace, its permanent neighbours in place of those
-// of an old one, which may be nil. Those at devices that are down come with the device.
+// setNeighbors replaces, in the thread's namespace, the permanent neighbours of an old node, which
+// may be nil, by those of a node. Those on devices that are down are added when the device comes
+// up.
 func setNeighbors(b *netbatch.Batch, n, old *topology.Node, indices map[string]int, down map[string]bool) error {
 	if old != nil {
 		for _, x := range old.Neighbors {

@@ -11,9 +11,8 @@ import (
 	"trivet.dev/trivet/target/local/delayline"
 )
 
-// power tells delay lines when somebody sets one of their devices down, or up again: for a veth
-// pair the kernel itself takes the other end's carrier away, but it does not know what a line
-// joins.
+// power notifies delay lines when somebody sets one of their devices down or up: for a veth pair
+// the kernel itself removes the other end's carrier, but it knows nothing of what a line connects.
 type power struct {
 	mu     sync.Mutex
 	spaces map[string]*powered // by the path of the network namespace
@@ -29,7 +28,7 @@ type powered struct {
 type poweredEnd struct {
 	line *delayline.Line
 	end  int
-	seen bool // to be up: before that, it has yet to be set up for the first time
+	seen bool // it has been up: before that, it has yet to be set up
 	off  bool
 }
 
@@ -111,7 +110,7 @@ func (p *power) listen(s *powered) {
 	}
 }
 
-// look tells a line the present state of its device.
+// look passes the current state of a device to its line.
 func (s *powered) look(index int) {
 	dev, err := s.handle.LinkByIndex(index)
 	if err != nil {

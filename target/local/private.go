@@ -17,21 +17,21 @@ import (
 )
 
 // privately mounts a node's own directories in the calling thread's mount namespace, which is the
-// node's, and makes what they need there: nothing on the machine's disks, wherever a stranger's
-// topology may want them. Each directory is opened once, so that nobody who exchanges it for a link
-// meanwhile leads root elsewhere.
+// node's. Mount points that are missing are made in memory, never on the machine's disks, whatever
+// path a stranger's topology names. Each directory is opened only once, so that nobody can redirect
+// root by replacing it with a link meanwhile.
 type privately struct {
-	own     map[uint64]bool   // file systems in memory that are the node's, by device: something can be made in them
-	covered map[string]string // directories that had to be covered, and for which of the node's
+	own     map[uint64]bool   // file systems in memory that are the node's and writable, by device
+	covered map[string]string // directories that had to be covered, and for which mount point
 }
 
-// sharedMode is the mode of a node's own directory in memory, that of /tmp: daemons that are not
-// root for long make their sockets there. So is Mininet's, whose tmpfs is mounted without a mode.
+// sharedMode is the mode of a node's own directory in memory, that of /tmp: daemons that drop root
+// make their sockets there. Mininet's have it too, as its tmpfs is mounted without a mode.
 const sharedMode = 0o1777
 
 // mountDirs gives a node its directories: in memory, or the machine's.
 func (l *Lab) mountDirs(n *topology.Node) error {
-	sources := make([]int, len(n.Dirs)) // as the machine has them, not as the node will
+	sources := make([]int, len(n.Dirs)) // resolved on the machine, not in the node
 	for i, d := range n.Dirs {
 		if sources[i] = -1; d.Source == "" {
 			continue
@@ -102,7 +102,7 @@ func mountTree(tree, at int, path string) error {
 	return nil
 }
 
-// memory makes a file system in memory that is mounted nowhere yet.
+// memory makes a file system in memory that is not mounted yet.
 func (p *privately) memory(mode, uid, gid uint32) (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -132,8 +132,8 @@ func (p *privately) memory(mode, uid, gid uint32) (int, error) {
 	return made, nil
 }
 
-// point opens what a path leads to. What there is not of it is made, as directories and at the end
-// a file unless a directory is wanted: in memory, in place of the last directory that there is.
+// point opens the target of a path. Missing components are made in memory, in a copy of the last
+// directory that exists: directories, and at the end a file unless a directory is wanted.
 func (p *privately) point(path string, wantsDir bool) (int, error) {
 	at, missing := filepath.Clean(path), []string{}
 	fd, err := unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -172,8 +172,8 @@ func (p *privately) point(path string, wantsDir bool) (int, error) {
 	return fd, nil
 }
 
-// writable returns a directory of the node's own in place of one that is open, which it closes:
-// that itself, or one that covers it.
+// writable closes a directory and returns one of the node's own in its place: the same one, or an
+// empty one that covers it.
 func (p *privately) writable(dir int, name, path string) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
@@ -201,11 +201,11 @@ func (p *privately) writable(dir int, name, path string) (int, error) {
 	return made, nil
 }
 
-// mostCovered bounds how much is in a directory that is covered: each file in it is a mount.
+// mostCovered limits the number of entries of a directory that is covered, as each takes a mount.
 const mostCovered = 4096
 
-// cover mounts an empty directory over another one, and shows in it all that is in the other: what
-// is a directory or a file there is the same one here.
+// cover mounts an empty directory over another one, and shows all entries of the other in it by
+// bind mounts.
 func cover(dir, made int, name string) error {
 	readable, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -239,7 +239,7 @@ func cover(dir, made int, name string) error {
 	return nil
 }
 
-// show has an entry of a directory in another one, too.
+// show shows an entry of a directory in another one, too.
 func show(dir, in int, e fs.DirEntry) error {
 	name := e.Name()
 	switch e.Type() {
@@ -268,13 +268,13 @@ func show(dir, in int, e fs.DirEntry) error {
 	return unix.MoveMount(tree, "", in, name, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// covers is what nodes see covered: which directories, and for the sake of what.
+// covers records which directories are covered in nodes, and for which mount points.
 type covers struct {
 	mu sync.Mutex
 	of map[string]map[string]string // by node
 }
 
-// set notes what a node sees covered; nil: nothing, or the node is gone.
+// set records what is covered in a node; nil if nothing is, or the node is gone.
 func (c *covers) set(node string, covered map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -287,7 +287,7 @@ func (c *covers) set(node string, covered map[string]string) {
 	c.of[node] = covered
 }
 
-// remarks say what a user may miss there.
+// remarks say what a user may miss in covered directories.
 func (c *covers) remarks() (out []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

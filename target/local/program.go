@@ -19,7 +19,8 @@ import (
 func programGroup(name string) string { return ".controller-" + name }
 
 // StartProgram starts a program in the switches' namespace, with the machine's own files, for as
-// long as the lab exists: it is started in a cgroup of its own, so Remove ends it whoever has died.
+// long as the lab exists: it runs in a cgroup of its own, so that Remove can end it even if the
+// lab's process has died.
 func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
 	if err := l.Cgroups.Make(l.Name, &topology.Node{Name: programGroup(name)}); err != nil {
 		return err
@@ -34,7 +35,7 @@ func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error {
 	})
 }
 
-// LimitProgram sets how much of the processors a program may take, before or after it is started.
+// LimitProgram limits the CPU time of a program, before or after it is started.
 func (l *Lab) LimitProgram(name string, cpu topology.CPU) error {
 	n := &topology.Node{Name: programGroup(name)}
 	if err := l.Cgroups.Make(l.Name, n); err != nil {
@@ -48,20 +49,20 @@ func (l *Lab) ProgramProcesses(name string) []int {
 	return l.Cgroups.Processes(l.Name, programGroup(name))
 }
 
-// Listens says at which address the switches reach a controller that they could not reach
-// otherwise: a program in their namespace, or one at another site.
+// Listens sets the address at which the switches reach a controller that has no address of its own
+// there: a program in their namespace, or one at another site.
 func (l *Lab) Listens(name, address string) { l.listening.Store(name, address) }
 
-// EndProgram ends a program and everything it has started, and returns once they are gone.
+// EndProgram ends a program and all processes that it has started, and returns once they are gone.
 func (l *Lab) EndProgram(name string) error {
 	l.listening.Delete(name)
 	return l.Cgroups.Remove(l.Name, programGroup(name))
 }
 
-// FreePort returns a TCP port that is free on the loopback device of the switches' namespace, and
-// that the kernel gives no client as its own. Who connects to a server that is just being started
-// again could be given that server's very port: it would be connected to itself, or to another
-// server for days, and this one could not listen.
+// FreePort returns a TCP port that is free on the loopback device of the switches' namespace and
+// outside the kernel's range of client ports. Otherwise a client that connects to a server which is
+// just being restarted could be given that server's own port, and be connected to itself, or occupy
+// the port so that the server cannot listen.
 func (l *Lab) FreePort() (port int, err error) {
 	err = inside.File(l.fabric, func() error {
 		text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
@@ -73,7 +74,7 @@ func (l *Lab) FreePort() (port int, err error) {
 			return fmt.Errorf("ports of clients: %q: %w", text, err)
 		}
 		for try := 0; ; try++ {
-			at := 0 // any, where clients have nearly all
+			at := 0 // any port, if nearly all are client ports
 			if n := clients - firstPort; n > 1000 {
 				at = firstPort + rand.N(n)
 			}
@@ -108,16 +109,16 @@ func (l *Lab) DialInside(ctx context.Context, port int) (conn net.Conn, err erro
 	return conn, err
 }
 
-// firstPort is above those that are known for something.
+// firstPort is above the well-known ports of common services.
 const firstPort = 10_000
 
 // settled is how long the number of a switch's flow entries must stay the same for its controller
 // to be considered done with setting up a new switch.
 const settled = 200 * time.Millisecond
 
-// WaitFlows waits until a controller has installed its entries in each of some switches: each has
-// some, and no more have been added for a while. The error, once ctx ends, names a switch without
-// any.
+// WaitFlows waits until a controller has installed its entries in each of the switches: each has
+// some, and no more have been added for a while. If ctx ends first, the error names a switch
+// without any.
 func (l *Lab) WaitFlows(ctx context.Context, switches []*topology.Node) error {
 	var last int
 	var since time.Time
@@ -161,8 +162,8 @@ func (l *Lab) countFlows(ctx context.Context, switches []*topology.Node) (count 
 }
 
 // WaitPorts waits until a controller has followed the state of links at its switches: there are
-// flow entries for packets from a port whose link is up, and none if the link is down; and until
-// packets are handled by them. The error, once ctx ends, names a port where that is not so.
+// flow entries for packets from a port if its link is up, and none if it is down; and until packets
+// are forwarded accordingly. If ctx ends first, the error names a port where that is not so.
 func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []*topology.Link) error {
 	for _, n := range switches {
 		for _, link := range links {

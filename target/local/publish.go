@@ -16,25 +16,26 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// published are the machine's ports that lead to nodes. They end with the lab's process, and are
-// there again once another one has resumed the lab.
+// published are the machine's ports that lead to nodes. They close with the lab's process, and open
+// again when another process resumes the lab.
 type published struct {
 	mu   sync.Mutex
 	open map[topology.Opening]*listener
 
-	passing, dialling chan struct{} // one for each connection: see mostPassed
+	passing, dialling chan struct{} // semaphores: see mostPassed
 	senders           *clients
 }
 
-// listener is an open port, and where it leads now.
+// listener is an open port, and its current destination.
 type listener struct {
 	io.Closer // a net.Listener, or datagrams
 	to        topology.Port
 	at        string // the node
 }
 
-// publish opens the ports of nodes that are not open, and closes those of no node any more. Nothing
-// is changed if one cannot be opened. Those of dropped nodes lead to what is made in their place.
+// publish opens the ports that nodes ask for, and closes those that none asks for any more. If one
+// cannot be opened, nothing changes. Ports of dropped nodes then lead to the nodes made in their
+// place.
 func (l *Lab) publish(t *topology.Topology, dropped []*topology.Node) error {
 	p := &l.published
 	p.mu.Lock()
@@ -110,7 +111,7 @@ func (p *published) listen(at topology.Opening) (io.Closer, error) {
 	return net.Listen("tcp6", at.AddrPort.String())
 }
 
-// lead begins to pass on what comes to a port. The lock of the ports is held.
+// lead starts passing on what arrives at a port. The caller holds the lock of the ports.
 func (l *Lab) lead(from *listener) {
 	switch open := from.Closer.(type) {
 	case *datagrams:
@@ -124,7 +125,7 @@ func (l *Lab) lead(from *listener) {
 	}
 }
 
-// leadsTo is where a port leads now.
+// leadsTo returns the current destination of a port.
 func (l *Lab) leadsTo(from *listener) (port uint16, node string) {
 	l.published.mu.Lock()
 	defer l.published.mu.Unlock()
@@ -135,7 +136,7 @@ func (l *Lab) leadsTo(from *listener) (port uint16, node string) {
 // wait for a program in a node: each of these takes a thread.
 const mostPassed, mostDialled = 4096, 64
 
-// accept passes on what comes to a port until that is closed.
+// accept passes on connections to a port until it is closed.
 func (l *Lab) accept(from *listener, tcp net.Listener) {
 	for {
 		conn, err := tcp.Accept()
@@ -155,7 +156,7 @@ func (l *Lab) accept(from *listener, tcp net.Listener) {
 	}
 }
 
-// passOn connects a connection to a port of a node: of its loopback device, else of its first
+// passOn passes a connection on to a port of a node: on its loopback device, else at its first
 // address, as not all programs listen at both.
 func (l *Lab) passOn(from *net.TCPConn, node string, port uint16) {
 	defer from.Close()

@@ -15,11 +15,11 @@ import (
 )
 
 // A veth device has a carrier as long as both devices of the pair are up, and there is no other way
-// to take it: so one end of a link that is down is set down. If that is a node's, the kernel
-// forgets its routes, IPv6 addresses and permanent neighbours, which a node keeps whose cable is
-// pulled. They are kept here, and put back when the link is up.
+// to remove it: so one end of a link that is down is set down. If that end is a node's, the kernel
+// forgets its routes, IPv6 addresses and permanent neighbours, which a node with a pulled cable
+// keeps. They are saved here, and restored when the link is up.
 
-// pulledEnd is what the kernel has forgotten of such an end.
+// pulledEnd is what the kernel has forgotten of an end that was set down.
 type pulledEnd struct {
 	external
 	Static    []topology.Route    `json:"static,omitempty"`    // those of the topology when it was set down
@@ -28,7 +28,7 @@ type pulledEnd struct {
 
 func pulledKey(e topology.Endpoint) string { return e.Node + " " + e.Interface }
 
-// keepPulled keeps what the kernel will forget of the ends that steps set down.
+// keepPulled saves what the kernel will forget of the ends that steps set down.
 func (l *Lab) keepPulled(s plan.Steps) error {
 	changed := false
 	for _, k := range s.SetLinks {
@@ -62,8 +62,8 @@ func (l *Lab) keepPulled(s plan.Steps) error {
 	return l.saveRecord()
 }
 
-// forgotten reads what the kernel forgets of a device, in the thread's namespace, once it is set
-// down.
+// forgotten reads, in the thread's namespace, what the kernel will forget of a device once it is
+// set down.
 func forgotten(name string) (x external, err error) {
 	dev, err := netlink.LinkByName(name)
 	if err != nil {
@@ -86,8 +86,8 @@ func forgotten(name string) (x external, err error) {
 	return x, err
 }
 
-// addsAgain says whether who has added a route (rtm_protocol) does so again by itself: the kernel
-// with an address, a router's advertisement, a routing daemon (/etc/iproute2/rt_protos).
+// addsAgain says whether the origin of a route (rtm_protocol) adds it again by itself: the kernel
+// with an address, from a router advertisement, or a routing daemon (/etc/iproute2/rt_protos).
 func addsAgain(protocol byte) bool {
 	const gated, mrouted, babel, bgp, lastOfFRR = unix.RTPROT_GATED, unix.RTPROT_MROUTED, unix.RTPROT_BABEL, 186, 199
 	switch {
@@ -97,8 +97,8 @@ func addsAgain(protocol byte) bool {
 	return protocol >= gated && protocol < unix.RTPROT_DHCP || protocol >= bgp && protocol <= lastOfFRR
 }
 
-// putBack sets an end up that was set down because its link was, and gives it back what the kernel
-// has forgotten. Of the routes of the topology, those hold that it has now.
+// putBack sets an end up that was set down because its link was, and restores what the kernel has
+// forgotten. Of the topology's routes, it restores the current ones.
 func (l *Lab) putBack(n *topology.Node, e topology.Endpoint, was pulledEnd) error {
 	return l.inNet(n.Name, func() error {
 		dev, err := netlink.LinkByName(e.Interface)
@@ -135,7 +135,7 @@ func (l *Lab) putBack(n *topology.Node, e topology.Endpoint, was pulledEnd) erro
 	})
 }
 
-// at are the neighbours at an end.
+// at returns the neighbours at an end.
 func at(e topology.Endpoint, all []topology.Neighbor) []topology.Neighbor {
 	return slices.DeleteFunc(slices.Clone(all), func(x topology.Neighbor) bool { return x.Device != e.Interface })
 }
@@ -146,7 +146,7 @@ func over(e topology.Endpoint, r topology.Route) bool {
 		slices.ContainsFunc(e.Addresses, func(p netip.Prefix) bool { return p.Contains(r.Via) })
 }
 
-// device is the index of the device that a route names, if any.
+// device returns the index of the device if a route names it, or 0.
 func device(e topology.Endpoint, r topology.Route, index int) int {
 	if r.Device == e.Interface {
 		return index
@@ -154,7 +154,7 @@ func device(e topology.Endpoint, r topology.Route, index int) int {
 	return 0
 }
 
-// forgetPulled forgets what was kept of links: it has been put back, or they go.
+// forgetPulled drops what was saved for links: it has been restored, or the links are removed.
 func (l *Lab) forgetPulled(links ...plan.Link) error {
 	had := len(l.Record.Pulled)
 	for _, k := range links {

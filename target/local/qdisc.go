@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// qdisc is a queueing discipline of the kernel, as it is told of one.
+// qdisc is a queueing discipline, in the form in which the kernel is asked for it.
 type qdisc struct {
 	index          int // of the device
 	kind           string
@@ -50,7 +50,7 @@ const (
 	redParameters, redTable, redMaxP                           = 1, 2, 3
 )
 
-// managed returns the discipline in which packets of a managed queue wait.
+// managed returns the discipline for a managed queue.
 func managed(i topology.Impairment) qdisc {
 	p := i.Queue
 	q := qdisc{kind: string(p.Discipline), handle: queueHandle}
@@ -90,8 +90,8 @@ func managed(i topology.Impairment) qdisc {
 	return q
 }
 
-// slope is by which power of ½ the probability of RED grows with each byte of the average, for
-// kernels that do not know the probability itself.
+// slope is the power of ½ by which RED's probability grows with each byte of the average, for
+// kernels that do not take the probability itself.
 func slope(p topology.Queue) byte {
 	per := float64(p.Probability) / float64(p.Max-p.Min)
 	power := 0
@@ -101,8 +101,9 @@ func slope(p topology.Queue) byte {
 	return byte(power)
 }
 
-// idleTable says by which power of ½ RED's average shrinks while the queue is empty, as if packets
-// of the usual size had been sent: for each number of cells, which are a power of 2 microseconds.
+// idleTable is the power of ½ by which RED's average shrinks while the queue is empty, as if
+// packets of the usual size had been sent: an entry for each number of cells, which are a power of
+// 2 microseconds long.
 func idleTable(p topology.Queue, rate topology.Rate) (table []byte, cell byte) {
 	const most = 31 // halvings
 	packet := float64(p.AvPkt) * 8e6 / float64(rate)

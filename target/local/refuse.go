@@ -16,12 +16,14 @@ import (
 	"trivet.dev/trivet/internal/rundir"
 )
 
-// refusalTable is the firewall table of a lab whose devices must not get out through this machine.
+// refusalTable is the firewall table for a lab whose devices must not reach other networks through
+// this machine.
 func refusalTable(lab string) string { return "trivet-rack-" + rundir.Named(lab) }
 
-// RefuseForwarding makes this machine forward nothing that others send by themselves, known by
-// their addresses and by the MAC addresses that these belong to now; what they answer to somebody
-// beyond this machine passes. It takes the place of what was refused for the lab before.
+// RefuseForwarding makes this machine drop forwarded packets of connections that the given hosts
+// have begun; these are recognized by their addresses, and by the MAC addresses that those have
+// now. Their answers to connections from beyond this machine pass. It replaces what was refused for
+// the lab before.
 func RefuseForwarding(lab string, from []netip.Addr) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -29,10 +31,10 @@ func RefuseForwarding(lab string, from []netip.Addr) error {
 	}
 	table := &nftables.Table{Family: nftables.TableFamilyINet, Name: refusalTable(lab)}
 	c.AddTable(table)
-	c.DelTable(table) // with what it had; all of this is done at once
+	c.DelTable(table) // with its rules; the kernel applies all of this at once
 	c.AddTable(table)
 	chain := &nftables.Chain{Name: "forward", Table: table, Type: nftables.ChainTypeFilter,
-		// Whatever others accept.
+		// Before other chains, whatever those accept.
 		Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityFilter - 1)}
 	c.AddChain(chain)
 	for _, a := range from {
@@ -68,7 +70,8 @@ func unasked() []expr.Any {
 	}
 }
 
-// macsOf matches frames from the MAC addresses at which a neighbour is known to be.
+// macsOf returns matches for frames from the MAC addresses that the neighbour table has for an
+// address.
 func macsOf(a netip.Addr) (out [][]expr.Any) {
 	list, _ := netlink.NeighList(0, netlink.FAMILY_ALL)
 	for _, n := range list {

@@ -20,8 +20,8 @@ import (
 
 // Remove removes everything of a lab, whatever state it is in and whoever made it: processes,
 // devices, namespaces, cgroups, limits, and finally the directory. It may be called again after an
-// interruption. When it returns nil, nothing is left; lost is told of anything of the machine's own
-// that could not be restored.
+// interruption. When it returns nil, nothing is left; lost is called for anything of the machine's
+// own that could not be restored.
 func Remove(name, dir string, progress lab.Stage, lost func(string)) error {
 	stages := []struct {
 		name string
@@ -40,7 +40,7 @@ func Remove(name, dir string, progress lab.Stage, lost func(string)) error {
 		{"directory", func(_, dir string) error { return os.RemoveAll(dir) }},
 	}
 	_ = hurry(dir) // without it this only takes longer
-	var left error // of nodes: what made them may be gone, and that is no reason to leave all else
+	var left error // of nodes; the rest is removed all the same
 	for i, s := range stages {
 		progress("down", i, len(stages))
 		if s.name == "files" && left != nil {
@@ -62,7 +62,7 @@ func Remove(name, dir string, progress lab.Stage, lost func(string)) error {
 	return nil
 }
 
-// removeFiles removes the files that are not needed to go on with this later.
+// removeFiles removes the files that a later attempt does not need.
 func removeFiles(dir string) error {
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -77,8 +77,8 @@ func removeFiles(dir string) error {
 	return errors.Join(errs...)
 }
 
-// needed are the files that say what a lab is, what it has borrowed from the machine, and where its
-// daemon answers.
+// needed are the files that record what a lab is and what it has borrowed from the machine, and its
+// daemon's socket.
 var needed = []string{"state.json", "owner.json", "local.json", "daemon.sock"}
 
 func removeProcesses(name, _ string) error {
@@ -89,7 +89,7 @@ func removeProcesses(name, _ string) error {
 	return c.Remove(name)
 }
 
-// removeNodes has kinds of nodes remove, by one of their functions, what they have made elsewhere.
+// removeNodes has each kind of nodes remove what it has made elsewhere; by selects Drain or Remove.
 func removeNodes(by func(*Kind) func(lab, dir string) error) func(lab, dir string) error {
 	return func(lab, dir string) error {
 		var errs []error
@@ -128,9 +128,9 @@ func removeUplinks(name, dir string) error {
 	return errors.Join(errs...)
 }
 
-// removeDevices sends the machine's own interfaces home and deletes the lab's, all those of a
-// namespace in one request. The kernel would delete them with their namespaces, but in the
-// background, when the lab would already be said to be down.
+// removeDevices returns the machine's own interfaces and deletes the lab's, all those of a
+// namespace in one request. The kernel would also delete them with their namespaces, but in the
+// background, after the lab is reported to be down.
 func removeDevices(dir string, lost func(string)) error {
 	r, err := readRecord(dir)
 	if err != nil {
@@ -167,8 +167,7 @@ func sendAllHome(r Record, files []string, lost func(string)) error {
 	return nil
 }
 
-// inNamespaceFile runs f in the namespace that a file keeps; it does nothing if the file keeps
-// none.
+// inNamespaceFile runs f in the namespace that is bound to a file; it does nothing if none is.
 func inNamespaceFile(file string, f func() error) error {
 	var fs unix.Statfs_t
 	err := unix.Statfs(file, &fs)
@@ -183,9 +182,9 @@ func inNamespaceFile(file string, f func() error) error {
 	return inside.File(ns, f)
 }
 
-// removeNamespaces detaches the one mount that keeps all namespaces, however many times it is
-// mounted. The kernel is asked by trying, as its list of mounts names directories otherwise than
-// they were given: without symbolic links, and with spaces written as \040.
+// removeNamespaces unmounts the one mount that holds all namespaces, however many times it is
+// mounted. It tries until nothing is mounted, as the kernel's list of mounts spells paths
+// differently: without symbolic links, and with spaces as \040.
 func removeNamespaces(_, dir string) error {
 	ns := filepath.Join(dir, "ns")
 	for {

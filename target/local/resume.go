@@ -44,7 +44,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress lab.Sta
 		func() error { return l.pickUp(ctx, s, progress) })
 }
 
-// pickUp makes of what the dead process has left a lab that can be changed.
+// pickUp turns what the dead process has left into a lab that can be changed.
 func (l *Lab) pickUp(ctx context.Context, s plan.Steps, progress lab.Stage) error {
 	if err := l.findDevices(); err != nil {
 		return err
@@ -66,13 +66,13 @@ func (l *Lab) pickUp(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 	return l.change(ctx, s, progress)
 }
 
-// find reads what is on disk about the lab, and fails if there is no lab.
+// find reads the lab's record from disk, and fails if there is no lab.
 func (l *Lab) find(t *topology.Topology) error {
 	b, err := os.ReadFile(l.recordFile())
 	if err == nil {
 		err = json.Unmarshal(b, &l.Record)
 	}
-	l.setTopology(t) // how its links are made, the record says
+	l.setTopology(t) // links are made as the record says
 	if err != nil {
 		return fmt.Errorf("how the lab was made: %w", err)
 	}
@@ -96,7 +96,8 @@ func (l *Lab) findDevices() error {
 	})
 }
 
-// withoutLines is a topology without the links whose devices ended with the process that held them.
+// withoutLines returns a topology without the links whose devices ended with the process that held
+// them.
 func (l *Lab) withoutLines(t *topology.Topology) *topology.Topology {
 	have := *t
 	have.Links = slices.DeleteFunc(slices.Clone(t.Links),

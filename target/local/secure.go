@@ -21,10 +21,10 @@ import (
 
 const secureDevice = "wireguard"
 
-// MakeSecure makes an end of the encrypted network in a network namespace. Its packets travel in
-// the caller's. Of two ends only the one that calls knows where the other is: if both began a
-// handshake at the same time, each would answer the other's and neither go on, for the 5 seconds
-// after which they try again (Rekey-Timeout, section 6.1 of the WireGuard paper).
+// MakeSecure makes an end of the encrypted network in a network namespace; its encrypted packets
+// use the caller's. Of two ends only the one that calls knows the other's endpoint: if both began a
+// handshake at the same time, each would answer the other's and neither would complete, until they
+// retry after 5 seconds (Rekey-Timeout, section 6.1 of the WireGuard paper).
 func MakeSecure(s *lab.Secure, ns *os.File) error {
 	b, err := netbatch.New()
 	if err != nil {
@@ -73,7 +73,7 @@ func MakeSecure(s *lab.Secure, ns *os.File) error {
 	})
 }
 
-// peerConfig is what WireGuard is to know of a peer: where it is too, or not.
+// peerConfig is the configuration of a WireGuard peer, with or without its endpoint.
 func peerConfig(p lab.SecurePeer, where bool) wgtypes.PeerConfig {
 	c := wgtypes.PeerConfig{PublicKey: p.Key, ReplaceAllowedIPs: true, AllowedIPs: []net.IPNet{host(p.Address)}}
 	if where {
@@ -88,8 +88,8 @@ const (
 	callsBack = 2           // the try at which the end that is called may call: it may be new, and the other not
 )
 
-// meetPeers calls those peers that are to be called and have not been heard of yet, in the network
-// namespace of the end. It says whether all have been.
+// meetPeers starts handshakes, in the end's network namespace, with those peers that it is to call
+// and that have not answered yet. It says whether all have.
 func meetPeers(s *lab.Secure, try int) (all bool, err error) {
 	control, err := wgctrl.New()
 	if err != nil {
@@ -130,15 +130,15 @@ func meetPeers(s *lab.Secure, try int) (all bool, err error) {
 	return all, errors.Join(control.ConfigureDevice(secureDevice, call), control.ConfigureDevice(secureDevice, after))
 }
 
-// host is the network of one address.
+// host returns the network that consists of one address.
 func host(a netip.Addr) net.IPNet {
 	return net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
 func (l *Lab) securePath() string { return filepath.Join(l.nsDir(), "secure") }
 
-// makeSecure makes the encrypted network's end in a namespace that the lab keeps, and has it meet
-// the others as they come up.
+// makeSecure makes the encrypted network's end in a namespace that the lab keeps, and starts
+// handshakes with the others as they come up.
 func (l *Lab) makeSecure() error {
 	ns, err := inside.New()
 	if err != nil {
@@ -155,7 +155,7 @@ func (l *Lab) makeSecure() error {
 	return nil
 }
 
-// meetAll ends when all have met, or the end is gone.
+// meetAll returns when handshakes with all peers are done, or the end is gone.
 func meetAll(s lab.Secure, path string) {
 	for try := range meetTries {
 		var all bool

@@ -29,7 +29,7 @@ func (l *Lab) plug(t *topology.Topology, index int) bool {
 		return false
 	}
 	is := *l.is.Load()
-	is.topology = t // but for the link nothing has changed
+	is.topology = t // nothing but the link has changed
 	l.is.Store(&is)
 	return true
 }

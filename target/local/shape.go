@@ -23,7 +23,7 @@ var (
 	queueHandle = netlink.MakeHandle(0x7474, 0)
 )
 
-// kernelOptions are the options of links that disciplines put into effect, or (mtu) devices.
+// kernelOptions are the link options that queueing disciplines implement, or (mtu) devices.
 var kernelOptions = []string{
 	"bandwidth", "delay", "jitter", "loss", "queue", "mtu", "reorder", "gap", "duplicate", "corrupt",
 	"loss_correlation", "delay_correlation", "reorder_correlation", "duplicate_correlation", "corrupt_correlation",
@@ -56,9 +56,10 @@ func shape(index int, i topology.Impairment) error {
 	return nil
 }
 
-// disciplines are those that impair a direction: a token bucket (TBF) paces, and netem below it
-// delays, jitters and loses. Where the queue is managed, packets wait in that discipline, below the
-// bucket; netem then is above both, as packets in it would count as waiting.
+// disciplines returns the disciplines of a direction, from the root downwards: a token bucket (TBF)
+// limits the rate, and netem below it delays, jitters and loses. With a managed queue, packets wait
+// in that discipline, below the bucket; netem is then above both, as packets in it would count as
+// waiting.
 func disciplines(index, mtu int, i topology.Impairment) (out []qdisc) {
 	parent := uint32(netlink.HANDLE_ROOT)
 	add := func(q qdisc) {
@@ -81,8 +82,8 @@ func disciplines(index, mtu int, i topology.Impairment) (out []qdisc) {
 	return out
 }
 
-// changeInPlace sets the disciplines that a device has, so that nothing that waits is lost; false:
-// it has others, or one cannot be changed so.
+// changeInPlace changes a device's existing disciplines, so that no waiting packet is lost; it
+// returns false if they are of other kinds, or one cannot be changed.
 func changeInPlace(dev netlink.Link, want []qdisc) bool {
 	have, err := netlink.QdiscList(dev)
 	if err != nil || len(want) == 0 {
@@ -110,7 +111,7 @@ func changeInPlace(dev netlink.Link, want []qdisc) bool {
 		}
 	}
 	for _, q := range want {
-		if q.flows != 0 { // as it is, which is not to be said
+		if q.flows != 0 { // unchanged, and must not be sent
 			q.options = slices.DeleteFunc(slices.Clone(q.options),
 				func(o option) bool { return o.kind == nl.TCA_FQ_CODEL_FLOWS })
 		}
@@ -121,9 +122,8 @@ func changeInPlace(dev netlink.Link, want []qdisc) bool {
 	return true
 }
 
-// bucketOf is how many bytes a token bucket holds. The kernel segments a super-packet that is
-// larger when it comes: one that waits already would wait for ever once the bucket were smaller,
-// and all others behind it.
+// bucketOf returns how many bytes a token bucket holds. The kernel segments larger super-packets
+// only on arrival: if the bucket shrank, one that waits already would block the queue for ever.
 func bucketOf(b *netlink.Tbf) int {
 	return int(float64(b.Buffer) / netlink.TickInUsec() / 1e6 * float64(b.Rate))
 }
@@ -133,9 +133,9 @@ func delayed(i topology.Impairment) bool {
 	return i.Delay > 0 || i.Jitter > 0 || i.Loss > 0 || i.Duplicate > 0 || i.Corrupt > 0
 }
 
-// wholeSegments says whether 64 kB super-packets may cross a link as one: not if something happens
-// to packets one by one, nor if one super-packet would hold up the link for longer than a real
-// frame does.
+// wholeSegments says whether 64 kB super-packets may cross a link as one: not if impairments apply
+// to single packets, nor if a super-packet would occupy the link for much longer than a real frame
+// does.
 func wholeSegments(i topology.Impairment) bool {
 	return !i.PerPacket() && (i.Bandwidth == 0 || i.Bandwidth >= 100_000_000)
 }
@@ -143,12 +143,12 @@ func wholeSegments(i topology.Impairment) bool {
 const (
 	maxFrame    = 1514
 	vlanHeaders = 14 + 2*4
-	wireRate    = 100_000_000_000 // bit/s; of a link without bandwidth that must be paced all the same
+	wireRate    = 100_000_000_000 // bit/s; for links without bandwidth that need a bucket
 )
 
 // bucket returns the token bucket of a direction. The kernel segments super-packets larger than the
-// bucket, so one without bandwidth also serves to pass single packets to netem. Other packets
-// larger than the bucket are dropped: so it holds what the device's MTU allows.
+// bucket, so a bucket without bandwidth also serves to pass single packets to netem. Other packets
+// larger than the bucket are dropped, so it holds at least the device's MTU.
 func bucket(mtu int, i topology.Impairment) qdisc {
 	frame := max(maxFrame, mtu+vlanHeaders)
 	rate, burst := i.Bandwidth, 2*frame
@@ -176,9 +176,10 @@ func bucket(mtu int, i topology.Impairment) qdisc {
 	return q
 }
 
-// netem returns the delay of a direction, with all its attributes: what a change leaves out stays.
-// Without a distribution table (read from a file) the kernel's jitter is uniform, so its half width
-// is √3 times the standard deviation asked for; a rate keeps packets in order (sch_netem).
+// netem returns the netem discipline of a direction, with all its attributes, as those that a
+// change omits keep their values. Without a distribution table (read from a file) the kernel's
+// jitter is uniform, so its half width is √3 times the standard deviation; a rate keeps packets in
+// order (sch_netem).
 func netem(i topology.Impairment) qdisc {
 	ticks := func(ns float64) uint32 { return uint32(min(math.Round(ns/1000*netlink.TickInUsec()), math.MaxUint32)) }
 	chance := func(f topology.Fraction) uint32 { return uint32(math.Round(float64(f) * math.MaxUint32)) }
@@ -191,7 +192,7 @@ func netem(i topology.Impairment) qdisc {
 		Limit:     uint32(i.QueueLimit() + inFlight(i)),
 	}
 	if i.Managed() {
-		parameters.Limit += uint32(i.Queue.Limit) // bytes hold no more packets
+		parameters.Limit += uint32(i.Queue.Limit) // bytes never hold more packets than that
 	}
 	if i.Reorder > 0 {
 		parameters.Gap = uint32(max(1, i.Gap))
@@ -215,20 +216,20 @@ func netem(i topology.Impairment) qdisc {
 	return q
 }
 
-// Of linux/pkt_sched.h, in nanoseconds; kernels that do not know them have the ticks.
+// From linux/pkt_sched.h, in nanoseconds; older kernels use the values in ticks.
 const (
 	netemLatency64 = 10
 	netemJitter64  = 11
 )
 
 // inFlight is how many full packets are on their way at the bandwidth: netem counts those as
-// queued, and would drop packets that a wire carries.
+// queued, and would otherwise drop packets that a wire carries.
 func inFlight(i topology.Impairment) int {
 	return int(time.Duration(i.Delay+3*i.Jitter).Seconds() * float64(i.Bandwidth) / 8 / maxFrame)
 }
 
-// kernelHas finds out which of what labs use the kernel has, on the loopback device of a temporary
-// namespace.
+// kernelHas tries which of the disciplines that labs use the kernel has, on the loopback device of
+// a temporary namespace.
 func kernelHas() (netemToo bool, managedBy []topology.Discipline) {
 	done := make(chan struct{})
 	go func() {
@@ -239,7 +240,7 @@ func kernelHas() (netemToo bool, managedBy []topology.Discipline) {
 		}
 		tried := uint16(0)
 		try := func(q qdisc) bool {
-			tried++ // what has the handle of another would be a change of that
+			tried++ // with the handle of another it would change that
 			q.index, q.parent, q.handle = 1, netlink.HANDLE_ROOT, netlink.MakeHandle(tried, 0)
 			return q.put(unix.NLM_F_CREATE|unix.NLM_F_REPLACE) == nil
 		}
@@ -267,7 +268,7 @@ var (
 	joining      = []uint32{unix.ETHTOOL_SGRO}
 )
 
-// offloadsOf reads those offloads that labs set of a device in the thread's namespace, by the
+// offloadsOf reads those offloads of a device in the thread's namespace that labs set, by the
 // commands that set them.
 func offloadsOf(device string) map[uint32]uint32 {
 	out := map[uint32]uint32{}

@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Settings of namespaces, which disappear with them. Those of the machine, which down restores, are
-// in limits.go; those of interfaces that are moved into a lab, in nic.go.
+// Settings of namespaces, which disappear with them. Settings of the machine, which down restores,
+// are in limits.go; those of interfaces that are moved into a lab, in nic.go.
 
 // A sysctl is a setting below /proc/sys; an optional one is skipped if the kernel lacks it.
 type sysctl struct {
@@ -26,7 +26,8 @@ type sysctl struct {
 // writeSysctls writes settings in the network namespace of the calling thread.
 func writeSysctls(list []sysctl) error { return writeBelow(unix.AT_FDCWD, "/proc/", list) }
 
-// writeBelow is writeSysctls with another procfs: the path of its root from an open directory.
+// writeBelow is writeSysctls for another procfs: root is the path of its root from the open
+// directory dir.
 func writeBelow(dir int, root string, list []sysctl) error {
 	var errs []error
 	for _, s := range list {
@@ -60,17 +61,17 @@ func sysctlPath(key string) string {
 	return filepath.Join("/proc/sys", strings.ReplaceAll(key, ".", "/"))
 }
 
-// settings writes those of many network namespaces, one after another. The kernel keeps the files
-// of all namespaces that have been opened in one list for each name and each procfs, and goes
-// through the list to open one. So there is a procfs for a few namespaces only: one that is mounted
-// nowhere, and ends, with its lists, when the next is made.
+// settings writes sysctls of many network namespaces, one after another. The kernel keeps the
+// opened files of all namespaces in one list per name and procfs, and searches that list when one
+// is opened. So every few namespaces share a procfs that is not mounted anywhere; it ends, with its
+// lists, when the next is made.
 type settings struct {
 	proc  int // the procfs, or 0
-	since int // namespaces
+	since int // namespaces that have used it
 }
 
-// perProcfs is how many namespaces share a procfs: few enough for their lists to cost less than
-// what is made of a namespace, so many that the procfs costs next to nothing.
+// perProcfs is how many namespaces share a procfs: few enough for short lists, and enough for the
+// cost of a procfs not to matter.
 const perProcfs = 64
 
 // write writes settings in the network namespace of the calling thread.
@@ -93,8 +94,8 @@ func (s *settings) close() {
 	}
 }
 
-// newProcfs mounts a procfs nowhere, and returns its root; 0: the kernel does not let us, as in
-// some containers, and the one that is mounted has to do.
+// newProcfs makes a procfs without mounting it, and returns its root; 0 if the kernel does not
+// allow it, as in some containers, where the mounted one has to do.
 func newProcfs() int {
 	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -117,7 +118,7 @@ func readSysctl(key string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// fabricSysctls keep the switches' own devices silent: they have no addresses and must not ask for
+// fabricSysctls keep the switches' own devices silent: they have no addresses and must not solicit
 // any, and no firewall of the machine may inspect bridged frames.
 func fabricSysctls() []sysctl {
 	return []sysctl{
@@ -135,7 +136,7 @@ const longPath = 60
 // LongPaths says whether hosts get TTL and hop limit 255: the longest routed path exceeds 60 hops.
 func LongPaths(t *topology.Topology) bool { return t.RouterHops > longPath }
 
-// pingers says which groups may send echo requests without rights.
+// pingers says which groups may send echo requests unprivileged.
 const (
 	pingers = "net.ipv4.ping_group_range"
 	anybody = "0 2147483647"
@@ -149,7 +150,7 @@ func (l *Lab) nodeSysctls(n *topology.Node) []sysctl {
 	return l.ownSysctls(n)
 }
 
-// Settings are those of a node as it sees itself, which may be a machine of its own.
+// Settings returns a node's settings for a fabric in which the node may be a machine of its own.
 func (s site) Settings(n *topology.Node) (out []datapath.Setting) {
 	for _, x := range append(s.ownSysctls(n), askedSysctls(n)...) {
 		out = append(out, datapath.Setting{Path: sysctlPath(x.key), Value: x.value, Optional: x.optional})
@@ -172,7 +173,7 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 				sysctl{"net.ipv6.conf." + conf + ".router_solicitations", "0", true},
 				sysctl{"net.ipv6.conf." + conf + ".keep_addr_on_down", "1", true})
 		}
-		if n.Kind != topology.Router { // a router that forwards asks for its neighbours from its link-local address
+		if n.Kind != topology.Router { // routers solicit from link-local addresses
 			s = append(s, sysctl{"net.ipv6.conf.default.addr_gen_mode", "1", true})
 		}
 	default:
@@ -189,7 +190,7 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 			sysctl{"net.ipv4.tcp_rmem", fmt.Sprintf("4096 131072 %d", window), true},
 			sysctl{"net.ipv4.tcp_wmem", fmt.Sprintf("4096 16384 %d", window), true})
 	}
-	if n.Kind == topology.Host { // a new namespace forwards if the machine does, as Docker has it do
+	if n.Kind == topology.Host { // new namespaces forward if the machine does, as Docker makes it
 		s = append(s, sysctl{"net.ipv4.ip_forward", "0", true})
 	}
 	if n.Kind == topology.Router {
@@ -209,7 +210,8 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 	return s
 }
 
-// askedSysctls are the settings that the topology has for a node, which may be of its devices.
+// askedSysctls returns the settings that the topology has for a node, some of which may be of its
+// devices.
 func askedSysctls(n *topology.Node) (out []sysctl) {
 	for _, x := range n.Sysctls {
 		out = append(out, sysctl{x.Name, x.Value, false})

@@ -16,28 +16,29 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// ToolCommand is the argument by which the program stands for a tool of the machine, before the
-// lab's directory, the tool's name and its arguments.
+// ToolCommand is the argument that makes the program the stand-in for a tool; the lab's directory,
+// the tool's name and its arguments follow.
 const ToolCommand = "__tool"
 
-// StandsForTools says that this program is one that stands for a tool when it is called with
-// ToolCommand, which only its main function can know. Without it labs leave tools as they are.
+// StandsForTools says that this program acts as a stand-in when it is called with ToolCommand; its
+// main function sets it, as only that can know. If it is not set, labs make no stand-ins.
 var StandsForTools bool
 
-// tools are programs that are asked about network devices by their names, or about all there are.
-// In their place, the lab lends nodes and scripts programs that know where its devices are.
+// tools are programs that show or change network devices by name, or all of them. The lab gives
+// nodes and scripts stand-ins for them, which first make the devices that are named, or know where
+// they are.
 var tools = []string{"tc", "ip", "ifconfig", "tcpdump", "tshark", "dumpcap", "wireshark", "ethtool", "bwm-ng", "ifstat",
 	"iftop", "nload", "brctl", "bridge"}
 
-// ToolsDir is where programs on the machine and in switches find those that stand for the tools, in
-// a lab's directory. Everybody may run them.
+// ToolsDir is the directory of the stand-ins, in a lab's directory, for programs on the machine and
+// in switches. Everybody may run them.
 func ToolsDir(dir string) string { return filepath.Join(dir, "tools") }
 
-// hostTools is where hosts find theirs: of their own devices they only lack what a delay line
-// knows.
+// hostTools is the directory of the stand-ins for hosts, whose tools see their own devices and lack
+// only what a delay line knows.
 func hostTools(dir string) string { return filepath.Join(ToolsDir(dir), "host") }
 
-// writeTools makes the programs that stand for tools that the machine has.
+// writeTools makes stand-ins for the tools that the machine has.
 func (l *Lab) writeTools() error {
 	if !StandsForTools {
 		return nil
@@ -70,7 +71,7 @@ func (l *Lab) writeTools() error {
 	return nil
 }
 
-// lend has a command in a node find the programs that stand for tools, where they know more.
+// lend has a command in a node find the stand-ins, where these know more than the tools.
 func (l *Lab) lend(n *topology.Node, cmd *exec.Cmd) {
 	switch {
 	case !StandsForTools:
@@ -81,8 +82,8 @@ func (l *Lab) lend(n *topology.Node, cmd *exec.Cmd) {
 	}
 }
 
-// Join moves the calling process, which becomes another program right away, to the switches of a
-// lab: into their namespace, and into a node's group, so that it ends with the lab. Root may.
+// Join moves the calling process, which is about to execute another program, to the switches of a
+// lab: into their namespace, and into a node's cgroup, so that it ends with the lab. It takes root.
 func Join(lab, dir, node string) error {
 	groups, err := cgroup.Find()
 	if err == nil {
@@ -101,9 +102,8 @@ func EnterSwitches(dir string) error {
 	return switched{&Lab{Dir: dir}}.Enter(nil)
 }
 
-// NamespaceOf says in which of the lab's network namespaces a process is, by the namespace's
-// number: in that of the machine, in that of the switches, or in that of one of some nodes, which
-// it names. It may be called at any time.
+// NamespaceOf says which network namespace has a number: the machine's, the switches', or that of
+// one of the given nodes, which it names. It may be called at any time.
 func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string) {
 	is := func(path string) bool {
 		var st unix.Stat_t
@@ -117,7 +117,7 @@ func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool
 	return is(machineNet), is(l.fabricPath()), ""
 }
 
-// LineQueues returns the delay lines' queues behind devices of the nodes for which of says so.
+// LineQueues returns the queues in delay lines behind the devices of the nodes that of selects.
 func (l *Lab) LineQueues(of func(node string) bool) (out []lab.LineQueue) {
 	keys := topology.LinkKeys(l.Topology())
 	for i, link := range l.Topology().Links {

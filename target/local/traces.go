@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Traces describes what of this machine a lab could change, in lines that are the same as long as
-// nothing is: interfaces, addresses, rules, routes, queues and filters, names, settings, and what
-// labs leave in files. Labs' own directory is one of those.
+// Traces describes everything on this machine that a lab could change, in lines that stay the same
+// as long as nothing changes: interfaces, addresses, rules, routes, queues and filters, names,
+// settings, and files that labs leave behind, also in labs, their directory.
 func Traces(labs string) []string {
 	t := &traces{}
 	devices, err := netlink.LinkList()
@@ -45,7 +45,7 @@ type traces struct{ lines []string }
 
 func (t *traces) add(format string, a ...any) { t.lines = append(t.lines, fmt.Sprintf(format, a...)) }
 
-// fail makes what cannot be looked at a line of its own.
+// fail adds a line for what cannot be read.
 func (t *traces) fail(what string, err error) {
 	if err != nil {
 		t.add("%s: %v", what, err)
@@ -83,7 +83,7 @@ func (t *traces) device(d netlink.Link, names map[int]string) {
 
 func (t *traces) routing(names map[int]string) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		rules, _ := netlink.RuleList(family) // of a family that the kernel lacks there are none
+		rules, _ := netlink.RuleList(family) // a family that the kernel lacks has none
 		for _, r := range rules {
 			t.add("rule %d: %s protocol %d", r.Priority, r, r.Protocol)
 		}
@@ -105,7 +105,7 @@ func (t *traces) file(name string) {
 	}
 }
 
-// settings are those of the kernel's network, but for keys and what changes by itself.
+// settings adds the kernel's network settings, except for keys and what changes by itself.
 func (t *traces) settings(dirs ...string) {
 	for _, dir := range dirs {
 		_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

@@ -18,8 +18,8 @@ import (
 // A link to another site ends here in a device of its own: the end of a VXLAN tunnel, or a VLAN of
 // an interface of the machine.
 
-// AddCarried adds the device of a link to another site to what a batch makes, in the caller's
-// namespace. Tunnels are whole if their packets forbid fragments where those inside do.
+// AddCarried adds, in the caller's namespace, the device of a link to another site to a batch.
+// whole makes a tunnel's packets forbid fragmentation where the packets inside do.
 func AddCarried(b *netbatch.Batch, d netbatch.Device, c topology.Carrier, whole bool) error {
 	if c.VLAN == 0 {
 		b.AddVXLAN(d, c, whole)
@@ -87,9 +87,9 @@ func mtuAt(link *topology.Link, node string) uint32 {
 	return uint32(link.MTUAt(0))
 }
 
-// makeCarried makes the end of a link to another site the device of a node here. The kernel makes
-// it in its place at once: unless the node is the machine itself, there is never anything in the
-// machine's own namespace to clean up.
+// makeCarried makes the end of a link to another site as the device of a node here. The kernel
+// makes it in its namespace at once: unless the node is the machine itself, there is never anything
+// in the machine's own namespace to clean up.
 func (l *Lab) makeCarried(link *topology.Link, at topology.Endpoint, c topology.Carrier) error {
 	ns, err := l.netnsOf(at.Node)
 	if err != nil {
@@ -134,8 +134,8 @@ func (l *Lab) setUp(link *topology.Link, at topology.Endpoint) error {
 	})
 }
 
-// carrierBatch makes devices whose packets travel as a carrier's: in the machine's own network, or
-// in the encrypted one.
+// carrierBatch returns a batch for devices whose packets travel over a carrier: in the machine's
+// own network, or in the encrypted one.
 func (l *Lab) carrierBatch(c topology.Carrier) (*netbatch.Batch, error) {
 	if !c.Encrypted {
 		return netbatch.New()
@@ -148,7 +148,7 @@ func (l *Lab) carrierBatch(c topology.Carrier) (*netbatch.Batch, error) {
 	return netbatch.In(ns)
 }
 
-// CarriedTaken says what it means that the device of a link to another site cannot be made.
+// CarriedTaken explains why the device of a link to another site cannot be made.
 func CarriedTaken(c topology.Carrier, err error) error {
 	switch {
 	case c.VLAN != 0 && errors.Is(err, unix.EOPNOTSUPP):

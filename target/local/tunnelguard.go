@@ -22,14 +22,14 @@ func guardTable(lab string) string { return "trivet-tunnels-" + rundir.Named(lab
 // vniBlock is the part of a VNI that all links of a lab have in common.
 const vniBlock = 0xfff000
 
-// guardTunnels lets only the lab's sites send to its tunnels: the kernel asks a frame in a tunnel
-// for its VNI, not for its sender.
+// guardTunnels drops packets to the lab's tunnels that do not come from its sites: the kernel
+// checks the VNI of a frame in a tunnel, but not its sender.
 func (l *Lab) guardTunnels(t *topology.Topology) error {
 	var from []netip.Addr
 	var block uint32
 	for _, link := range t.Links {
 		for _, e := range link.Ends {
-			// Nobody else can send to those.
+			// Others cannot send to these.
 			if e.Carrier == nil || e.Carrier.Port != nil || e.Carrier.Encrypted || e.Carrier.VLAN != 0 {
 				continue
 			}
@@ -71,8 +71,8 @@ func (l *Lab) guardTunnels(t *topology.Topology) error {
 	return nil
 }
 
-// toTunnels matches packets to the tunnels whose VNIs are of a block (RFC 7348, section 5: the VNI
-// follows four bytes of flags).
+// toTunnels matches packets to tunnels with a VNI of a block (RFC 7348, section 5: the VNI follows
+// four bytes of flags).
 func toTunnels(block uint32) []expr.Any {
 	vni := binary.BigEndian.AppendUint32(nil, block)[1:]
 	return []expr.Any{

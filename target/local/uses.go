@@ -11,13 +11,13 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// elsewhere says whether a node is at another site than the one that is asked for.
+// elsewhere says whether a node is at another site than this part's.
 func elsewhere(t *topology.Topology, n *topology.Node) bool {
 	return t.Site != "" && n != nil && n.Sited() != t.Site
 }
 
-// checkExternals says which interfaces of the machine a topology must not take: those that belong
-// to something else there that could not be restored, and, unless the file says that this is
+// checkExternals says which interfaces of the machine a topology must not take: those that are part
+// of something on the machine which could not be restored and, unless the file says that this is
 // intended, those that the machine uses.
 func checkExternals(t *topology.Topology) error {
 	nodes := t.NodesByName()
@@ -57,7 +57,7 @@ func checkExternals(t *topology.Topology) error {
 	return p.Err()
 }
 
-// partOf says what else an interface is part of.
+// partOf says which device of the machine an interface is part of.
 func partOf(dev netlink.Link) (what, hint string, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {

@@ -40,8 +40,8 @@ func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	return out
 }
 
-// Devices says what of the kernel is used: Open vSwitch's datapath, and what impairs links. It may
-// be called once the lab is up.
+// Devices says which kernel features are used: Open vSwitch's datapath, and what impairs links. It
+// may be called once the lab is up.
 func (l *Lab) Devices() map[string]string {
 	out := map[string]string{"impairment": "delay line (this kernel has no netem)"}
 	if l.Record.Netem {
@@ -63,7 +63,7 @@ func (l *Lab) Devices() map[string]string {
 	return out
 }
 
-// Accelerators says what emulates the processors of nodes that are virtual machines, by node.
+// Accelerators says, by node, how the processors of virtual machines are emulated.
 func (l *Lab) Accelerators() map[string]string {
 	out := map[string]string{}
 	for _, n := range l.Topology().Nodes {
@@ -84,8 +84,8 @@ func (l *Lab) Accelerators() map[string]string {
 	return out
 }
 
-// lacks says which queueing discipline the kernel lacks for a direction of a link, or which option,
-// or "".
+// lacks returns the queueing discipline or the link option that the kernel lacks for a direction of
+// a link; "" if it has all.
 func (r *Record) lacks(i topology.Impairment) string {
 	switch option := i.Unknown(kernelOptions); {
 	case option != "":
@@ -132,8 +132,8 @@ func (l *Lab) nodes() map[string]*topology.Node { return l.is.Load().nodes }
 
 func (l *Lab) node(name string) *topology.Node { return l.nodes()[name] }
 
-// firstIndex is the index of the device at a host's port 0. The kernel accepts the index it is
-// given, so that it need not be looked up.
+// firstIndex is the index of the device at a host's port 0. The kernel accepts indexes that it is
+// given, so they need not be looked up.
 const firstIndex = 10
 
 // makeVeths makes the links that are pairs of veth devices, in a few requests.
@@ -188,8 +188,8 @@ func (l *Lab) device(end int, e topology.Endpoint, open map[string]*os.File) (ne
 	return d, nil
 }
 
-// ownIndexes is where the indexes that we give to devices in the switches' namespace begin: above
-// those that the kernel assigns from 1 upwards to devices made without one, such as TAP devices.
+// ownIndexes is the first index that we give to devices in the switches' namespace. It is above
+// those that the kernel assigns, from 1 upwards, to devices made without one, such as TAP devices.
 const ownIndexes = 1 << 16
 
 func (l *Lab) newIndex(name string) int {
@@ -270,7 +270,7 @@ func (l *Lab) makeLine(k plan.Link) error {
 	return nil
 }
 
-// plain says whether an end needs complete frames.
+// plain says whether an end needs complete frames, without super-packets or missing checksums.
 func (l *Lab) plain(e topology.Endpoint) bool {
 	if e.Carrier != nil {
 		return false
@@ -278,8 +278,8 @@ func (l *Lab) plain(e topology.Endpoint) bool {
 	return needsChecksums(l.fabricOf(l.node(e.Node)))
 }
 
-// adopt makes a device that others made the lab's own: its MAC, its group. It runs in the device's
-// namespace.
+// adopt makes a device that others made the lab's: it sets its MAC address and its group. It runs
+// in the device's namespace.
 func (l *Lab) adopt(e topology.Endpoint) error {
 	dev, err := netlink.LinkByName(e.Interface)
 	if err != nil {
@@ -320,7 +320,7 @@ func (l *Lab) addLinks(s plan.Steps, done func()) error {
 	return l.makeVeths(veths, done)
 }
 
-// dropLinks removes links' devices, as far as they were made; patch ports disappear with the next
+// dropLinks removes links' devices, as far as they exist; patch ports disappear with the next
 // applySwitches.
 func (l *Lab) dropLinks(links []plan.Link) error {
 	var errs []error
@@ -386,7 +386,7 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 		if s.Resized[k.Key] {
 			err = l.resize(k)
 		}
-		if err == nil && impair { // else what queues there are stay, which may be the user's
+		if err == nil && impair { // otherwise its queues stay, which may be the user's
 			err = l.impair(k)
 		}
 		if err == nil && plug {
@@ -407,7 +407,7 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 	return l.forgetPulled(slices.DeleteFunc(slices.Clone(s.SetLinks), func(k plan.Link) bool { return k.Down })...)
 }
 
-// resize gives a link that is there the MTU that the topology says.
+// resize sets the MTU of an existing link as the topology says.
 func (l *Lab) resize(k plan.Link) error {
 	if l.WireOf(k.Link).Inner() {
 		return nil // one that has an MTU has devices
@@ -427,7 +427,7 @@ func (l *Lab) resize(k plan.Link) error {
 	return nil
 }
 
-// usualMTU is that of an interface of the machine before the lab took it.
+// usualMTU returns the MTU that an interface of the machine had before the lab took it.
 func (l *Lab) usualMTU(name string) int {
 	if at := slices.IndexFunc(l.Record.External, func(x external) bool { return x.Name == name }); at >= 0 {
 		return l.Record.External[at].MTU
@@ -435,7 +435,7 @@ func (l *Lab) usualMTU(name string) int {
 	return MTU
 }
 
-// setMTU sets the MTU of a device in the caller's namespace; 0: it keeps what it has.
+// setMTU sets the MTU of a device in the caller's namespace; 0 leaves it as it is.
 func setMTU(name string, mtu int) error {
 	if mtu == 0 {
 		return nil
@@ -515,8 +515,8 @@ func (l *Lab) impair(k plan.Link) error {
 }
 
 // setLinkUp pulls or plugs the cable: one end is set down, so that the other loses its carrier but
-// keeps its addresses and routes. A node at the end that was down gets back what it had, or what
-// the topology gives it if that end has never been up.
+// keeps its addresses and routes. When the link comes up, a node at the end that was down gets back
+// what it had, or what the topology gives it if that end has never been up.
 func (l *Lab) setLinkUp(k plan.Link) error {
 	if line := l.lines[k.Key]; line != nil {
 		return line.Up(!k.Down)

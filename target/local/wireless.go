@@ -24,10 +24,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A wireless link is a real interface at which hostapd runs, if its node is a switch, or
-// wpa_supplicant. They run with the machine's own files, in the network namespace of the node and a
-// cgroup of their own. What they read, which holds a key, their sockets and logs are in the lab's
-// directory wifi, which is root's alone.
+// A wireless link is a real interface with hostapd, if its node is a switch, or wpa_supplicant.
+// These run with the machine's own files, in the network namespace of the node and a cgroup of
+// their own. Their configurations, which contain keys, sockets and logs are in the lab's directory
+// wifi, which only root can read.
 
 // wireless are the programs that run at wireless interfaces, by interface.
 type wireless struct {
@@ -57,7 +57,7 @@ func (w *wireless) get(device string) *wirelessProgram {
 	return w.programs[device]
 }
 
-// put records the program at an interface; nil: there is none any more.
+// put records the program at an interface; nil removes it.
 func (w *wireless) put(device string, p *wirelessProgram) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +75,7 @@ func (l *Lab) wifiFile(name string) string { return filepath.Join(l.wifiDir(), n
 // wifiGroup is the cgroup of the program at a wireless interface.
 func wifiGroup(device string) string { return ".wifi-" + device }
 
-// wirelessLink is a wireless link that is up, and what is to run at its interface.
+// wirelessLink is a wireless link that is up, and the program for its interface.
 type wirelessLink struct {
 	*topology.Link
 	node, device string
@@ -93,7 +93,7 @@ func wirelessLinks(t *topology.Topology, nodes map[string]*topology.Node) (out [
 	return out
 }
 
-// checkWifi says what a topology's wireless links need that this machine does not have.
+// checkWifi says what a topology's wireless links need and this machine does not have.
 func checkWifi(t *topology.Topology) error {
 	nodes, missing := t.NodesByName(), map[*wifi.Program]bool{}
 	var errs []error
@@ -131,8 +131,8 @@ func checkWifi(t *topology.Topology) error {
 	return errors.Join(append(errs, p.Err())...)
 }
 
-// runWifi starts the programs of wireless links that are new or whose settings have changed, those
-// that have ended, and ends those of links that are gone or down.
+// runWifi starts the programs of wireless links that are new or changed and programs that have
+// ended, and ends those of links that are gone or down.
 func (l *Lab) runWifi() error {
 	links := wirelessLinks(l.Topology(), l.nodes())
 	l.wireless.mu.Lock()
@@ -199,8 +199,8 @@ func (l *Lab) runWifiOf(k wirelessLink) error {
 	return l.awaitWifi(k, l.watchWifi(k, cmd), log.Name())
 }
 
-// foundWifi returns the program that runs at a link's interface, perhaps since another process
-// started it; nil if none does.
+// foundWifi returns the program that runs at a link's interface, which an earlier process of the
+// lab may have started; nil if none does.
 func (l *Lab) foundWifi(k wirelessLink) *wirelessProgram {
 	if p := l.wireless.get(k.device); p != nil {
 		if p.alive() {
@@ -216,7 +216,7 @@ func (l *Lab) foundWifi(k wirelessLink) *wirelessProgram {
 	return nil
 }
 
-// watchWifi reports when a program ends by itself, and what it says meanwhile.
+// watchWifi reports the program's events, and when it ends by itself.
 func (l *Lab) watchWifi(k wirelessLink, cmd *exec.Cmd) *wirelessProgram {
 	p := &wirelessProgram{of: k.of(), cmd: cmd, ended: make(chan struct{})}
 	l.wireless.put(k.device, p)
@@ -231,7 +231,7 @@ func (l *Lab) watchWifi(k wirelessLink, cmd *exec.Cmd) *wirelessProgram {
 	return p
 }
 
-// awaitWifi waits until an access point is there, or wpa_supplicant answers.
+// awaitWifi waits until an access point is active, or wpa_supplicant answers.
 func (l *Lab) awaitWifi(k wirelessLink, p *wirelessProgram, log string) error {
 	for starts := patience.AccessPoint.Begin(); ; time.Sleep(20 * time.Millisecond) {
 		if c, err := wifi.Dial(l.wifiDir(), k.device); err == nil {
@@ -249,7 +249,7 @@ func (l *Lab) awaitWifi(k wirelessLink, p *wirelessProgram, log string) error {
 	}
 }
 
-// endWifi ends the program at an interface, which tells the others on the air first.
+// endWifi ends the program at an interface, which first announces that to its peers.
 func (l *Lab) endWifi(device string) error {
 	p := l.wireless.get(device)
 	if p != nil {
@@ -274,8 +274,8 @@ func (l *Lab) deadWifi() (out []string) {
 	return out
 }
 
-// awaitStations waits until the stations of new links have joined their networks, and says which
-// have not: what they wait for may be somebody else's access point.
+// awaitStations waits until the stations of new links are connected, and reports those that are
+// not: their access point may be somebody else's.
 func (l *Lab) awaitStations(ctx context.Context, s plan.Steps) {
 	ctx, cancel := patience.Join.Context(ctx)
 	defer cancel()
@@ -290,8 +290,8 @@ func (l *Lab) awaitStations(ctx context.Context, s plan.Steps) {
 	}
 }
 
-// awaitStation waits until a station is in its network. It does not wait for one whose key is
-// refused, which hearWifi tells.
+// awaitStation waits until a station is connected. It stops waiting if its key is refused, which
+// hearWifi reports.
 func (l *Lab) awaitStation(ctx context.Context, k wirelessLink) error {
 	c, err := wifi.Dial(l.wifiDir(), k.device)
 	if err != nil {
@@ -328,7 +328,7 @@ func wrongKey(event string) bool {
 	return len(words) > 0 && words[0] == "CTRL-EVENT-SSID-TEMP-DISABLED" && slices.Contains(words, "reason=WRONG_KEY")
 }
 
-// hearWifi tells the lab's owner what happens on the air, until the program ends.
+// hearWifi reports events of the radio to the lab's owner, until the program ends.
 func (l *Lab) hearWifi(k wirelessLink, p *wirelessProgram) {
 	refused := map[string]int{} // how often: stations try again and again
 	for p.alive() {
@@ -356,7 +356,7 @@ func (l *Lab) hearWifi(k wirelessLink, p *wirelessProgram) {
 	}
 }
 
-// explain says what an event means; "" if nobody needs to know.
+// explain says what an event means; "" if users need not know.
 func (k wirelessLink) explain(event string, refused map[string]int) string {
 	words := strings.Fields(event)
 	if len(words) == 0 {
@@ -370,7 +370,7 @@ func (k wirelessLink) explain(event string, refused map[string]int) string {
 	case "AP-STA-DISCONNECTED":
 		return fmt.Sprintf("link %s: station %s has left", k.Name(), who)
 	case "AP-STA-POSSIBLE-PSK-MISMATCH":
-		if refused[who]++; refused[who] == 2 { // a slow one may be taken for such once
+		if refused[who]++; refused[who] == 2 { // a slow answer may look like a refusal once
 			return fmt.Sprintf("link %s: station %s has another key, and is refused", k.Name(), who)
 		}
 	case "CTRL-EVENT-CONNECTED":

@@ -16,15 +16,15 @@ import (
 	"trivet.dev/trivet/site"
 )
 
-// dir is where a device has what belongs to a lab: in memory, where nobody but root can write.
+// dir is the directory of a lab's files on a device: in memory, writable only for root.
 func dir(id string) string { return "/var/run/trivet-" + id }
 
-// run runs a command of a lab's script at its device.
+// run runs a command of a lab's script on its device.
 func run(ctx context.Context, l *site.Login, id string, arguments ...string) (string, error) {
 	return runWith(ctx, l, id, nil, arguments...)
 }
 
-// runWith runs one with an input.
+// runWith is run with an input.
 func runWith(ctx context.Context, l *site.Login, id string, input io.Reader, arguments ...string) (string, error) {
 	out, err := l.Run(ctx, "sh "+words.Shell(append([]string{dir(id) + "/switch.sh"}, arguments...)...), input)
 	if err != nil {
@@ -33,7 +33,7 @@ func runWith(ctx context.Context, l *site.Login, id string, input io.Reader, arg
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Up makes a device the switch of a plan. If that fails, the device is what it was.
+// Up makes a device the switch of a plan. If that fails, the device is as it was before.
 func Up(ctx context.Context, l *site.Login, p Plan) error {
 	if err := send(ctx, l, p); err != nil {
 		return err
@@ -42,7 +42,7 @@ func Up(ctx context.Context, l *site.Login, p Plan) error {
 	return err
 }
 
-// send puts the script of a plan at its device. It changes nothing else.
+// send writes the script of a plan to its device, and changes nothing else.
 func send(ctx context.Context, l *site.Login, p Plan) error {
 	network, err := l.Run(ctx, "/sbin/uci -q export network", nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func send(ctx context.Context, l *site.Login, p Plan) error {
 		return fmt.Errorf("%s: %w", l.Machine.Name, err)
 	}
 	at := quote(dir(p.ID))
-	// It appears whole, as a script of which a part is missing would be worse than none.
+	// The script is replaced atomically, as an incomplete one would be worse than none.
 	to := fmt.Sprintf("umask 077 && mkdir -p %[1]s && cat >%[1]s/new && mv %[1]s/new %[1]s/switch.sh", at)
 	if _, err := l.Run(ctx, to, strings.NewReader(script)); err != nil {
 		return fmt.Errorf("%s: send the script to %s: %w", l.Machine.Name, dir(p.ID), err)
@@ -61,8 +61,8 @@ func send(ctx context.Context, l *site.Login, p Plan) error {
 	return nil
 }
 
-// SetPorts sets the ports of a device up, or down, as a plan says that differs in nothing else from
-// the present one.
+// SetPorts sets the ports of a device up or down as a plan says; the plan differs from the current
+// one in nothing else.
 func SetPorts(ctx context.Context, l *site.Login, p Plan) error {
 	if err := send(ctx, l, p); err != nil {
 		return err
@@ -71,8 +71,8 @@ func SetPorts(ctx context.Context, l *site.Login, p Plan) error {
 	return err
 }
 
-// Down makes a device what it was before Up, if it was called for that lab. What it returns could
-// not be restored.
+// Down restores the device's state from before Up, if Up was called for that lab. It returns what
+// could not be restored.
 func Down(ctx context.Context, l *site.Login, id string) (lost string, err error) {
 	ctx, cancel := patience.DeviceDown.Context(ctx)
 	defer cancel()
@@ -96,13 +96,14 @@ func Is(ctx context.Context, l *site.Login, id string) (bool, error) {
 	return strings.TrimSpace(string(out)) == "yes", nil
 }
 
-// beat is how often a device hears from its head.
+// beat is the interval of the head's heartbeat to a device.
 const beat = 2 * time.Second
 
-// ErrGone says that a device is no switch of the lab any more.
+// ErrGone says that a device is no longer a switch of the lab.
 var ErrGone = errors.New("it is no switch of the lab any more: it has reverted, or was started anew")
 
-// Beat keeps a device from reverting, until the connection or ctx ends, or the device has reverted.
+// Beat sends the heartbeat that keeps a device from reverting, until the connection or ctx ends, or
+// the device has reverted.
 func Beat(ctx context.Context, l *site.Login, id string) error {
 	s, err := l.Session(ctx)
 	if err != nil {
@@ -137,12 +138,13 @@ func Beat(ctx context.Context, l *site.Login, id string) error {
 	}
 }
 
-// Status is the state of a device's connections to its controllers, by what it calls them.
+// Status returns the state of a device's connections to its controllers, under the addresses that
+// the device uses.
 func Status(ctx context.Context, l *site.Login, p Plan) (out []datapath.ControllerStatus, err error) {
 	if len(p.Controllers) == 0 {
 		return nil, nil
 	}
-	if p.Agent == site.AgentOFSwitch { // which does not say
+	if p.Agent == site.AgentOFSwitch { // it does not report that
 		connected, err := run(ctx, l, p.ID, "connected", strings.TrimPrefix(p.Controllers[0], "tcp:"))
 		return []datapath.ControllerStatus{{Address: p.Controllers[0], Connected: connected == "yes"}}, err
 	}
@@ -153,7 +155,8 @@ func Status(ctx context.Context, l *site.Login, p Plan) (out []datapath.Controll
 	return readStatus(text)
 }
 
-// readStatus reads what ovs-vsctl says of controllers: target, is_connected, role, status.
+// readStatus parses the columns of controllers that ovs-vsctl prints: target, is_connected, role,
+// status.
 func readStatus(text string) (out []datapath.ControllerStatus, err error) {
 	var table struct {
 		Data [][]json.RawMessage `json:"data"`

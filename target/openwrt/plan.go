@@ -29,19 +29,19 @@ type Plan struct {
 	Controllers []string          `json:"controllers,omitempty"` // as the device reaches them
 	Ports       []Port            `json:"ports"`                 // by number
 
-	// Keep is after how many seconds the device reverts once the head is gone; 0: never.
+	// Keep is after how many seconds without a head the device reverts; 0: never.
 	Keep int64 `json:"keep"`
 }
 
 // Port is a port of the switch.
 type Port struct {
-	Number int    `json:"number"` // of OpenFlow
-	Device string `json:"device"` // what the device calls it; of a VLAN, what it is to call it
+	Number int    `json:"number"` // OpenFlow port number
+	Device string `json:"device"` // its name on the device; of a VLAN, the name to give it
 	VLAN   uint16 `json:"vlan,omitempty"`
 	On     string `json:"on,omitempty"` // the interface that has the VLAN
 	Down   bool   `json:"down,omitempty"`
 
-	Blocked bool `json:"blocked,omitempty"` // it must not forward by learning: that would be a loop
+	Blocked bool `json:"blocked,omitempty"` // it must not forward by learning: a loop
 }
 
 // body does all that does not depend on the plan.
@@ -49,11 +49,11 @@ type Port struct {
 //go:embed switch.sh
 var body string
 
-// quote makes a word of a shell of any text.
+// quote quotes any text as one word for a shell.
 func quote(s string) string { return words.Shell(s) }
 
-// script is the program that makes a device the switch of a plan, and what it was again. Network is
-// the device's configuration, as  uci export network  prints it.
+// script returns the program that makes a device the switch of a plan, and restores it. network is
+// the device's configuration, as uci export network prints it.
 func (p Plan) script(network string) (string, error) {
 	config, err := parseUCI(network)
 	if err != nil {
@@ -103,8 +103,8 @@ func (p Plan) script(network string) (string, error) {
 	return b.String() + body, nil
 }
 
-// protocols are OpenFlow's versions as Open vSwitch calls them. It speaks more by itself, but for
-// old ones, up to 2.3, which do not speak 1.3 unless told to.
+// protocols are the OpenFlow versions in Open vSwitch's notation. Recent versions of it speak more
+// by default, but up to 2.3 it speaks 1.3 only when told to.
 func (p Plan) protocols() string {
 	if len(p.OpenFlow) == 0 {
 		return "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13"
@@ -119,7 +119,7 @@ func (p Plan) protocols() string {
 // maxBackoff is the longest time between two attempts to reach a controller, in ms.
 const maxBackoff = 1000
 
-// ovs are the arguments of ovs-vsctl(8) that make the switch, all in one transaction.
+// ovs returns the arguments of ovs-vsctl(8) that make the switch, all in one transaction.
 func (p Plan) ovs() (out []string) {
 	bridge := topology.DeviceName(p.Switch)
 	add := func(words ...string) { out = append(append(out, "--"), words...) }
@@ -143,7 +143,7 @@ func (p Plan) ovs() (out []string) {
 	return out
 }
 
-// systemID is how the switch is called in spanning trees: the lowest one is the root.
+// systemID is the switch's identifier in spanning trees: the lowest one is the root.
 func (p Plan) systemID() string {
 	id := uint64(p.DPID)
 	return topology.MAC{byte(id >> 40), byte(id >> 32), byte(id >> 24), byte(id >> 16), byte(id >> 8),
@@ -155,7 +155,8 @@ func (p Plan) ovsLine() string {
 	return words.Shell(p.ovs()...) + " -- set bridge " + quote(bridge) + ` "datapath_type=$datapath"`
 }
 
-// agentEdits configure the user-space switch, whose init script reads them.
+// agentEdits returns the UCI commands that configure the user-space switch, whose init script reads
+// them.
 func (p Plan) agentEdits() (out edits) {
 	if p.Agent != site.AgentOFSwitch {
 		return nil
@@ -176,8 +177,8 @@ func (p Plan) agentEdits() (out edits) {
 	return out
 }
 
-// Same says whether a device that is a switch by one plan already is what another one asks for;
-// only that ports are set up or down may differ.
+// Same says whether a device that is a switch by one plan already fulfils another one; down says
+// that ports have yet to be set up or down.
 func (p *Plan) Same(q *Plan) (same, down bool) {
 	if p == nil || q == nil {
 		return p == q, false
@@ -192,7 +193,7 @@ func (p *Plan) Same(q *Plan) (same, down bool) {
 	return reflect.DeepEqual(a, b), !slices.Equal(p.Ports, q.Ports)
 }
 
-// Refuses says what a switch asks for that an agent cannot do.
+// Refuses says what a switch requires that an agent cannot do.
 func Refuses(agent string, n *topology.Node, ports []Port) error {
 	if agent != site.AgentOFSwitch {
 		return nil

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A section of a file of UCI, OpenWrt's configuration.
+// A section of a UCI file, OpenWrt's configuration.
 type section struct {
 	kind string
-	name string // empty: anonymous, then found by its number among those of its kind
+	name string // empty: anonymous, identified by its index among its type
 	at   string // what uci(1) calls it: "lan", or "@device[0]"
 
 	options []option
@@ -18,7 +18,7 @@ type section struct {
 type option struct {
 	name   string
 	list   bool
-	values []string // of an option: one
+	values []string // a list's; an option has one
 }
 
 func (s section) get(name string) *option {
@@ -70,7 +70,7 @@ func parseUCI(text string) ([]section, error) {
 	}
 }
 
-// uciLine takes the words of the first line of a text. Between quotes a line may go on over
+// uciLine takes the words of the first line from a text. Within quotes a line may continue over
 // several.
 func uciLine(text string) (words []string, rest string, err error) {
 	var word strings.Builder
@@ -119,9 +119,9 @@ func (e *edits) set(at, value string) {
 	*e = append(*e, []string{"set", "network." + at + "=" + value})
 }
 
-// editNetwork makes each port of a plan an interface of its own: it is no longer in any bridge, has
-// no addresses and is up. Both forms that OpenWrt has had are understood: sections for devices and
-// their VLANs, whose ports are lists (since 21.02), and bridges that are interfaces with words in
+// editNetwork makes each port of a plan an interface of its own: it is in no bridge, has no
+// addresses and is up. It handles both forms of OpenWrt's configuration: sections for devices and
+// their VLANs, with lists of ports (since 21.02), and bridges as interfaces with a list of words in
 // ifname.
 func editNetwork(config []section, ports []Port) (out edits) {
 	old := slices.ContainsFunc(config,
@@ -155,7 +155,7 @@ func editNetwork(config []section, ports []Port) (out edits) {
 	return out
 }
 
-// release takes ports out of an option that says what a section consists of.
+// release removes ports from an option that lists the members of a section.
 func (e *edits) release(s section, o option, ports []Port) {
 	bridge := s.value("type") == "bridge" || s.kind == "bridge-vlan"
 	ours := func(word string) bool {

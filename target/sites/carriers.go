@@ -22,14 +22,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A gauge is what a site needs to measure its carriers to others: ends of tunnels there.
+// A gauge measures a site's carriers to other sites, by ends of tunnels there.
 type gauge interface {
 	measure(context.Context) ([]measured, error)
 	throughput(ctx context.Context, number int, d time.Duration) (topology.Rate, error)
 	close()
 }
 
-// gauges make ends of tunnels at a site.
+// gauges makes a gauge at a site.
 type gauges func(context.Context, gaugeRequest) (gauge, error)
 
 func gaugesHere(_ context.Context, r gaugeRequest) (gauge, error) { return openTunnels(r) }
@@ -58,7 +58,7 @@ func (g farGauge) throughput(ctx context.Context, number int, d time.Duration) (
 func (g farGauge) close() {
 	ctx, cancel := patience.Overview.Context(context.Background())
 	defer cancel()
-	_, _ = site.Call[struct{}](ctx, g.site, "DELETE", g.path, nil) // or it ends with the connection
+	_, _ = site.Call[struct{}](ctx, g.site, "DELETE", g.path, nil) // else it ends with the connection
 }
 
 // serveGauges lets the head measure carriers from this site.
@@ -78,7 +78,7 @@ func serveGauges(mux *http.ServeMux) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		id := len(open) + 1 // they stay in the map when they are closed
+		id := len(open) + 1 // closed ones stay in the map
 		open[strconv.Itoa(id)] = t
 		answer(w, id)
 	})
@@ -116,15 +116,15 @@ func serveGauges(mux *http.ServeMux) {
 	}))
 }
 
-// pair is two sites.
+// pair is a pair of sites.
 type pair [2]string
 
-// measureCarriers measures what carries links between sites, all pairs at once: loss, round trip
-// times, and how large packets may be; then, if asked for, bandwidth, one pair after the other. A
-// carrier that carries nothing is not an error.
+// measureCarriers measures the carriers of links between sites, all pairs at once: loss, round-trip
+// times, and the maximum packet size; then, if asked for, bandwidth, one pair after the other. A
+// carrier over which nothing arrives is not an error.
 func measureCarriers(ctx context.Context, w ways, pairs []pair,
 	bandwidth time.Duration) (out []lab.Carried, err error) {
-	for range 2 { // the numbers may belong to another lab, which lets nothing pass
+	for range 2 { // another lab may own the numbers, and let nothing pass
 		out, err = measureOnce(ctx, w, pairs, bandwidth)
 		if err == nil && !slices.ContainsFunc(out, func(c lab.Carried) bool { return c.Received == 0 }) {
 			return out, nil
@@ -133,11 +133,11 @@ func measureCarriers(ctx context.Context, w ways, pairs []pair,
 	return out, err
 }
 
-// ways are what joins sites: who measures there, and what links between them are made of.
+// ways says how sites are connected: their gauges, and the carriers of links between them.
 type ways struct {
 	at map[string]gauges
 	carriage
-	number func(pair) uint32 // one that links between two sites have
+	number func(pair) uint32 // the number of a link between two sites
 }
 
 // carriage makes the carriers of links.
@@ -146,7 +146,7 @@ type carriage struct {
 	address func(of, from string) netip.Addr
 }
 
-// ends are those of a link, as each of its sites sees its own.
+// ends returns the ends of a link, each as its own site sees it.
 func (w carriage) ends(p pair, number uint32) [2]topology.Carrier {
 	return w.list.By().Ends(w.list, p, w.address, number)
 }
@@ -158,7 +158,7 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 			requests[name] = &gaugeRequest{}
 		}
 	}
-	order := namesOf(w.list) // of two sites the first one measures, and calls
+	order := namesOf(w.list) // of two sites, the first one measures, and starts handshakes
 	names := slices.SortedFunc(maps.Keys(requests),
 		func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
 	by := w.list.By()
@@ -203,7 +203,7 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 			return nil
 		})
 	}
-	if by.Numbers == nil && !by.Keys { // nobody else has these numbers, or this port: nobody need wait for the kernel
+	if by.Numbers == nil && !by.Keys { // not shared with anybody who would wait
 		defer func() { go done() }()
 	} else {
 		defer done()
@@ -223,14 +223,14 @@ func measureOnce(ctx context.Context, w ways, pairs []pair, bandwidth time.Durat
 		return err
 	})
 	for i, p := range pairs {
-		if err == nil && bandwidth > 0 && out[i].Full { // else TCP's packets would not arrive
-			out[i].Bandwidth, _ = open[p[0]].throughput(ctx, i, bandwidth) // 0: not known
+		if err == nil && bandwidth > 0 && out[i].Full { // otherwise TCP's packets would not arrive
+			out[i].Bandwidth, _ = open[p[0]].throughput(ctx, i, bandwidth) // 0: unknown
 		}
 	}
 	return out, err
 }
 
-// crossed lists the pairs of sites that links of a placed topology cross without a wire.
+// crossed lists the pairs of sites between which a placed topology has links without wires.
 func crossed(t *topology.Topology, order []string, wires map[string]site.Wire) (out []pair) {
 	nodes, keys := t.NodesByName(), topology.LinkKeys(t)
 	for i, l := range t.Links {
@@ -249,7 +249,7 @@ func crossed(t *topology.Topology, order []string, wires map[string]site.Wire) (
 }
 
 // learnCarriers measures the carriers that a topology needs and that have not been measured yet.
-// One that carries nothing is an error: the lab would come up and its links would not work.
+// One over which nothing arrives is an error: the lab would come up, but its links would not work.
 func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	var fresh []pair
 	at, order := map[string]gauges{topology.Head: gaugesHere}, []string{topology.Head}
@@ -260,7 +260,7 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 			}
 		}
 	}
-	guarded := map[string]bool{} // hosts of this lab that are machines let no new VLANs pass yet
+	guarded := map[string]bool{} // hosts that are machines block new VLANs for now
 	for _, n := range l.Topology().Nodes {
 		guarded[n.Sited()] = guarded[n.Sited()] || n.Native
 	}
@@ -295,7 +295,7 @@ func (l *Lab) learnCarriers(ctx context.Context, t *topology.Topology) error {
 	return l.save()
 }
 
-// CarrierRemarks says what of carriers may surprise those who measure over them.
+// CarrierRemarks says what may surprise users who measure over these carriers.
 func CarrierRemarks(list []lab.Carried, carrier string) (out []string) {
 	for _, c := range list {
 		switch {
@@ -317,7 +317,7 @@ func CarrierRemarks(list []lab.Carried, carrier string) (out []string) {
 	return out
 }
 
-// remarks says what of a topology its carriers cannot give.
+// remarks says which properties of a topology its carriers cannot provide.
 func remarks(t *topology.Topology, s lab.Sites) []string {
 	nodes, out := t.NodesByName(), CarrierRemarks(s.Carriers, s.Carrier)
 	type less struct {

@@ -18,8 +18,8 @@ import (
 )
 
 // Apply changes the parts that differ, those elsewhere first, and makes those again that are gone
-// from their sites. If one fails, those that have changed are changed back. Machines that are
-// needed now are joined first, and left last if they are needed no more.
+// from their sites. If one fails, those that have changed are changed back. Machines that are newly
+// needed are joined first; those no longer needed are left last.
 func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stage) error {
 	done, err := l.turn(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 	return nil
 }
 
-// join connects to the machines that a topology needs and that were left alone so far.
+// join connects to the machines that a topology needs and that were not used so far.
 func (l *Lab) join(ctx context.Context, t *topology.Topology) (joined []*part, err error) {
 	for _, m := range Used(l.state.Sites, t) {
 		if p := l.parts[m.Name]; p.idle.Load() {
@@ -67,7 +67,7 @@ func (l *Lab) join(ctx context.Context, t *topology.Topology) (joined []*part, e
 		if _, err := p.connect(ctx, l.user); err != nil {
 			return err
 		}
-		return p.down(ctx, func(lab.Progress) {}) // a part may be left there that was not reached when it ended
+		return p.down(ctx, func(lab.Progress) {}) // there may be remains of an earlier part
 	})
 	for _, p := range joined {
 		if err == nil {
@@ -79,7 +79,7 @@ func (l *Lab) join(ctx context.Context, t *topology.Topology) (joined []*part, e
 	return joined, err
 }
 
-// leave takes parts down and leaves their machines alone.
+// leave takes parts down, and stops using their machines.
 func (l *Lab) leave(parts []*part) error {
 	return parallel.All(parts, func(p *part) (err error) {
 		if p.ended != nil {
@@ -114,7 +114,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 	changed, used := make(chan *part, len(l.parts)), Used(l.state.Sites, t)
 	err = l.each(func(p *part) error {
 		if !slices.Contains(used, p.machine) {
-			return nil // it is left when the lab is what it should be, and may be away
+			return nil // it is left at the end, and may be away
 		}
 		is := l.partOf(t, p.machine.Name)
 		alike := same(was[p.machine.Name], is)
@@ -124,7 +124,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 				return nil
 			}
 			p.gone.Store(err != nil)
-			p.unsure.Store(err != nil) // it may be found there when the site is reached again
+			p.unsure.Store(err != nil) // the site may have it when it is reached again
 			switch {
 			case err != nil:
 			case slices.Contains(joined, p):
@@ -139,7 +139,7 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 		}
 		err := p.become(ctx, is)
 		if alike && errors.Is(err, errAway) {
-			return nil // settle sees to it when it answers again
+			return nil // settle does that when it answers again
 		}
 		if err == nil || p.unsure.Load() {
 			changed <- p
@@ -188,12 +188,12 @@ func (l *Lab) apply(ctx context.Context, t *topology.Topology, joined []*part, p
 	return err
 }
 
-// same says whether there is nothing to do.
+// same says whether a part need not change.
 func same(a, b *topology.Topology) bool {
 	return len(topology.Diff(a, b)) == 0 && slices.Equal(a.Elsewhere, b.Elsewhere)
 }
 
-// Again makes a node that is here anew: those of parts are made anew there.
+// Again remakes a node that is here; parts remake their own.
 func (l *Lab) Again(ctx context.Context, node string) error {
 	done, err := l.turn(ctx)
 	if err != nil {
@@ -232,7 +232,7 @@ func (l *Lab) RunStarts(ctx context.Context) error {
 	})
 }
 
-// Announce has the nodes of each site that answers announce their addresses.
+// Announce has the nodes of all sites that answer announce their addresses.
 func (l *Lab) Announce(ctx context.Context, list []topology.OwnedAddress) error {
 	at, t := map[string][]topology.OwnedAddress{}, l.Topology()
 	for _, a := range list {
@@ -266,7 +266,7 @@ func (l *Lab) WaitAddresses(ctx context.Context) error {
 	return errors.Join(<-here, there)
 }
 
-// Settle waits until packets are handled by the present flow entries at all sites that answer.
+// Settle waits until packets at all sites that answer are forwarded by the current flow entries.
 func (l *Lab) Settle(ctx context.Context) error {
 	return errors.Join(l.here.Settle(ctx), l.each(func(p *part) error {
 		err := p.client.Settle(ctx)
@@ -288,7 +288,7 @@ func (l *Lab) Away(name string) bool {
 	return err != nil
 }
 
-// Controllers says of the switches of all sites whether they are connected.
+// Controllers says, for the switches of all sites, whether they are connected.
 func (l *Lab) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) {
 	out, err := gather(l, func(here *local.Lab) ([]datapath.SwitchStatus, error) { return here.Controllers(ctx) },
 		func(c *lab.Client) ([]datapath.SwitchStatus, error) { return c.Controllers(ctx) })
@@ -296,8 +296,7 @@ func (l *Lab) Controllers(ctx context.Context) ([]datapath.SwitchStatus, error) 
 	return append(out, more...), errors.Join(err, failed)
 }
 
-// Present reads the nodes of all sites. Of devices that run no part that is what their switches
-// have.
+// Present reads the nodes of all sites. Of devices that run no part, it reads their switches.
 func (l *Lab) Present(ctx context.Context, names []string) ([]lab.Present, error) {
 	out, err := gather(l, func(here *local.Lab) ([]lab.Present, error) { return here.Present(ctx, names) },
 		func(c *lab.Client) ([]lab.Present, error) { return c.Present(ctx, names) })
@@ -311,7 +310,8 @@ func (l *Lab) Present(ctx context.Context, names []string) ([]lab.Present, error
 	return out, err
 }
 
-// Addresses reads those of the nodes of all sites, by devices as the nodes' machines name them.
+// Addresses reads the addresses of the nodes of all sites, by the device names of the nodes'
+// machines.
 func (l *Lab) Addresses(ctx context.Context, names []string) ([]lab.Present, error) {
 	var failed error
 	out, err := gather(l, func(here *local.Lab) (list []lab.Present, _ error) {
@@ -321,8 +321,8 @@ func (l *Lab) Addresses(ctx context.Context, names []string) ([]lab.Present, err
 	return out, errors.Join(failed, err)
 }
 
-// nameDevices has what parts say of nodes name devices as the topology does: at a wire, a host's is
-// the machine's own, by its name.
+// nameDevices renames devices in what parts report as the topology names them: at a wire, the
+// host's device is the machine's own, under its own name.
 func (l *Lab) nameDevices(present []lab.Present) {
 	t := l.Topology()
 	nodes, ends := t.NodesByName(), topology.EndsOf(t)
@@ -355,23 +355,23 @@ func (l *Lab) nameDevices(present []lab.Present) {
 	}
 }
 
-// Changed is what is not as it was in the namespaces of all sites. Devices that run no part are not
-// asked.
+// Changed lists what differs in the namespaces of all sites from when the lab came up. Devices that
+// run no part are left out.
 func (l *Lab) Changed(ctx context.Context) ([]lab.Changed, error) {
 	return gather(l, func(here *local.Lab) ([]lab.Changed, error) { return here.Changed(ctx) },
 		func(c *lab.Client) ([]lab.Changed, error) { return c.Changed(ctx) })
 }
 
-// Drops are those of all sites.
+// Drops lists the drops at all sites.
 func (l *Lab) Drops(ctx context.Context) ([]datapath.Drop, error) {
 	return gather(l, func(here *local.Lab) ([]datapath.Drop, error) { return here.Drops(ctx) },
 		func(c *lab.Client) ([]datapath.Drop, error) { return c.Drops(ctx) })
 }
 
-// Models says what the devices that the lab models have done, at all sites.
+// Models returns the counters of the devices that the lab models, at all sites.
 func (l *Lab) Models() ([]lab.ModelledNode, error) {
 	if len(l.Topology().Modelled()) == 0 {
-		return []lab.ModelledNode{}, nil // parts of an older version need not be asked
+		return []lab.ModelledNode{}, nil // parts of an older version lack this request
 	}
 	out, err := gather(l, (*local.Lab).Models,
 		func(c *lab.Client) ([]lab.ModelledNode, error) { return c.Models(context.Background()) })
@@ -383,7 +383,7 @@ func (l *Lab) Models() ([]lab.ModelledNode, error) {
 	return out, err
 }
 
-// gather joins the lists of all sites.
+// gather concatenates the lists of all sites.
 func gather[T any](l *Lab, here func(*local.Lab) ([]T, error), there func(*lab.Client) ([]T, error)) ([]T, error) {
 	out, err := here(l.here)
 	if err != nil {
@@ -402,7 +402,7 @@ func gather[T any](l *Lab, here func(*local.Lab) ([]T, error), there func(*lab.C
 	return out, err
 }
 
-// Dead lists what has ended, as far as parts have said so, and the sites that do not answer.
+// Dead lists what has ended, as last reported by parts, and the sites that do not answer.
 func (l *Lab) Dead() []string {
 	out := l.here.Dead()
 	for _, p := range l.used() {
@@ -425,13 +425,12 @@ func (l *Lab) Remarks() []string {
 	return append(l.here.Remarks(), remarks(l.Topology(), l.known())...)
 }
 
-// known is what is known of the sites without asking them.
+// known returns what is known of the sites without asking them.
 func (l *Lab) known() lab.Sites {
 	return lab.Sites{Carrier: l.state.Sites.Carrier, Others: []lab.SiteInfo{}, Carriers: *l.via.Load()}
 }
 
-// Sites says what is known of the other sites, and asks them what time it is. It may be called at
-// any time.
+// Sites reports on the other sites, and asks them for the time. It may be called at any time.
 func (l *Lab) Sites(ctx context.Context) lab.Sites {
 	out := l.known()
 	for _, p := range l.used() {
@@ -463,7 +462,7 @@ func (l *Lab) Sites(ctx context.Context) lab.Sites {
 // WiresOf says how the links of a topology are made.
 func (l *Lab) WiresOf(t *topology.Topology) []datapath.Wire {
 	out, nodes, keys := l.here.WiresOf(t), t.NodesByName(), topology.LinkKeys(t)
-	// Those of a topology that the lab cannot become are of no interest.
+	// A topology that the lab cannot become is of no interest here.
 	wires, _ := wireLinks(t, l.state.Sites, l.record.Wires)
 	for i, link := range t.Links {
 		port := cmp.Or(l.state.Sites.PortOf(keys[i], link.Ends[0].Node),
@@ -525,14 +524,14 @@ func (l *Lab) Ends() ([][2]lab.End, error) {
 		})
 	}
 	l.deviceEnds(out)
-	put(topology.AtProvider, func(i, e int) lab.End { // nobody of the lab can look; it was so when the lab came up
+	put(topology.AtProvider, func(i, e int) lab.End { // unknown to the lab; up when the lab came up
 		return lab.End{Interface: t.Links[indexesAt(t, topology.AtProvider)[i]].Ends[e].Interface, State: lab.EndUp}
 	})
 	return out, nil
 }
 
-// Queues says what waits before each link, and what was dropped: each direction as the site of the
-// node that sends says it.
+// Queues returns what waits before each link, and what was dropped: each direction as reported by
+// the site of the sending node.
 func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
 	t := l.Topology()
 	out := make([][2]lab.LinkDirection, len(t.Links))
@@ -575,8 +574,8 @@ func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
 	return out, nil
 }
 
-// indexesAt lists the links of a topology that have an end at a site: those of its part, in their
-// order.
+// indexesAt returns the indexes of a topology's links that have an end at a site: those of its
+// part, in the part's order.
 func indexesAt(t *topology.Topology, site string) (out []int) {
 	nodes := t.NodesByName()
 	for i, link := range t.Links {
@@ -588,7 +587,7 @@ func indexesAt(t *topology.Topology, site string) (out []int) {
 	return out
 }
 
-// indexHere finds a link of the lab in the part that is here.
+// indexHere returns the index, in the part that is here, of a link of the lab.
 func (l *Lab) indexHere(index int) int {
 	return slices.Index(indexesAt(l.Topology(), topology.Head), index)
 }
@@ -606,7 +605,7 @@ func (l *Lab) Look(index int, see func([]byte)) (mirrored bool, done func()) {
 	return false, func() {}
 }
 
-// WaitControllers waits at all sites that have switches with controllers that are not Trivet's.
+// WaitControllers waits at all sites that have switches with foreign controllers.
 func (l *Lab) WaitControllers(ctx context.Context) error {
 	t := l.Topology()
 	foreign := slices.DeleteFunc(slices.Clone(t.Nodes), func(n *topology.Node) bool {
@@ -617,7 +616,7 @@ func (l *Lab) WaitControllers(ctx context.Context) error {
 	if err = errors.Join(err, l.awaitDevices(ctx, foreign, connectedDevice)); err == nil {
 		return nil
 	}
-	for controller, why := range l.unreached.Range { // its switches only know that the connection ends
+	for controller, why := range l.unreached.Range { // its switches only see the end
 		err = errors.Join(err, fmt.Errorf("the head does not reach the controller %s: %w", controller, why.(error)))
 	}
 	return err
@@ -642,7 +641,7 @@ func (l *Lab) WaitPorts(ctx context.Context, switches []*topology.Node, links []
 		func(there []string) lab.Await { return lab.Await{Ports: there, Links: keys} })
 }
 
-// await waits at those sites that have some of the switches, at all at once.
+// await waits concurrently at those sites that have some of the switches.
 func (l *Lab) await(ctx context.Context, switches []*topology.Node, here func([]*topology.Node) error,
 	there func([]string) lab.Await) error {
 	at := map[string][]string{}

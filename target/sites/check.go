@@ -21,14 +21,14 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// Checked is what is found of a rack.
+// Checked is the result of checking a rack.
 type Checked struct {
 	Gateway []local.Finding `json:"gateway"`
 	Devices []CheckedDevice `json:"devices"`
 }
 
-// CheckedDevice is what is found of a device; Rack is what it finds of itself as one, and what the
-// segment tells of it.
+// CheckedDevice is the result of checking a device; Rack is what the device reports about itself,
+// and what was observed on the segment.
 type CheckedDevice struct {
 	*site.Machine
 	Examined
@@ -40,10 +40,10 @@ type CheckedDevice struct {
 	port   port
 }
 
-// heardOut is how long frames may be on their way through switches, and answers.
+// heardOut is how long to wait for frames that pass switches, and for answers.
 const heardOut = 500 * time.Millisecond
 
-// CheckRack looks at the gateway of a rack, which is this machine, at devices, and at the segment
+// CheckRack checks the gateway of a rack, which is this machine, its devices, and the segment
 // between them.
 func CheckRack(ctx context.Context, list *site.List, devices []*site.Machine, owner int) (*Checked, error) {
 	if list.Head.NIC == "" {
@@ -75,7 +75,7 @@ func CheckRack(ctx context.Context, list *site.List, devices []*site.Machine, ow
 	return out, ctx.Err()
 }
 
-// check is one that is under way.
+// check is a check that is under way.
 type check struct {
 	list    *site.List
 	number  uint64
@@ -91,7 +91,7 @@ func (c *check) close() {
 	}
 }
 
-// reach looks at a device from within.
+// reach logs in to a device, and has it check itself.
 func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 	fail := func(err error) { d.Err, d.Problem = err, err.Error() }
 	within := func() (context.Context, context.CancelFunc) { return patience.Examination.Context(ctx) }
@@ -108,7 +108,7 @@ func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 		return
 	}
 	var err error
-	// Brings the program there, in as long as the way takes: a silent one is lost.
+	// Copies the program there, with a timeout for silence only, not for the whole copy.
 	if d.site, err = site.Open(ctx, d.Machine, u); err != nil {
 		fail(err)
 		return
@@ -145,7 +145,7 @@ func tryLogin(ctx context.Context, m *site.Machine, u *site.User) error {
 	return err
 }
 
-// onSegment looks at what is between the gateway and the devices.
+// onSegment checks the network between the gateway and the devices.
 func (c *check) onSegment(ctx context.Context) (gateway []local.Finding) {
 	var dhcp local.Finding
 	var asking errgroup.Group
@@ -185,7 +185,7 @@ func (c *check) ports() (out []*port) {
 	return out
 }
 
-// vlans are those of all devices, and none.
+// vlans returns the VLANs of all devices, and 0 for untagged frames.
 func (c *check) vlans() []uint16 {
 	out := []uint16{segment.Untagged}
 	for _, m := range c.list.Machines {
@@ -196,8 +196,8 @@ func (c *check) vlans() []uint16 {
 	return out
 }
 
-// callAll lets the gateway call on all VLANs, then each device on its own, and notes who hears
-// what.
+// callAll sends calls from the gateway on all VLANs, then from each device on its own VLAN, and
+// records who receives what.
 func (c *check) callAll(ctx context.Context) error {
 	own, err := listen(c.gateway.NIC, c.number)
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *check) callAll(ctx context.Context) error {
 	return errors.Join(err, wrong)
 }
 
-// numberOf is what a device calls itself; the gateway is 0.
+// numberOf is the number by which a device identifies itself in calls; the gateway is 0.
 func (c *check) numberOf(d *CheckedDevice) uint16 { return uint16(slices.Index(c.devices, d) + 1) }
 
 func from(heard []segment.Heard, who uint16) (out []segment.Heard) {
@@ -252,8 +252,8 @@ func from(heard []segment.Heard, who uint16) (out []segment.Heard) {
 	return out
 }
 
-// addressOf is a device's on the management network; invalid if it has only a name there that is
-// not known.
+// addressOf returns a device's address on the management network; invalid if it has only a name
+// that is not resolved.
 func (d *CheckedDevice) addressOf() netip.Addr {
 	a := d.Machine.Address
 	if !a.IsValid() && d.site != nil {
@@ -268,8 +268,8 @@ func (d *CheckedDevice) addressOf() netip.Addr {
 	return a
 }
 
-// addresses asks who has the addresses of the devices and the gateway, those of devices that cannot
-// be reached on all VLANs.
+// addresses asks by ARP for the addresses of the devices and the gateway; for devices that cannot
+// be reached, on all VLANs.
 func (c *check) addresses(ctx context.Context, s *segment.Segment, gateway *[]local.Finding) error {
 	own := c.gatewayAddresses()
 	all, missing := slices.Clone(own), []netip.Addr{}
@@ -302,7 +302,7 @@ func (c *check) addresses(ctx context.Context, s *segment.Segment, gateway *[]lo
 	return nil
 }
 
-// gatewayAddresses are those of the inner interface.
+// gatewayAddresses returns the addresses of the gateway's inner interface.
 func (c *check) gatewayAddresses() (out []netip.Addr) {
 	for _, p := range segment.Addresses(c.gateway.NIC) {
 		out = append(out, p.Addr())
@@ -310,8 +310,8 @@ func (c *check) gatewayAddresses() (out []netip.Addr) {
 	return out
 }
 
-// addressFindings says who answers for a device's address: of one that can be reached whether
-// others do, of one that cannot whether it is there at all, and on which VLAN.
+// addressFindings says who answers for a device's address: for a device that can be reached,
+// whether others do as well; for one that cannot, whether it is there at all, and on which VLAN.
 func addressFindings(d *CheckedDevice, a netip.Addr, answers []segment.Answer) []local.Finding {
 	if d.Health != nil {
 		if f, found := duplicate(a, answers, d.Health.MACs, d.Name); found {
@@ -343,7 +343,7 @@ func addressFindings(d *CheckedDevice, a netip.Addr, answers []segment.Answer) [
 	return []local.Finding{f}
 }
 
-// anotherAddress is what to do when two have the same.
+// anotherAddress is the advice if two machines have the same address.
 const anotherAddress = "give one of them another address; the first digits of a MAC tell its vendor"
 
 // duplicate says whether others than a machine answer for its address (RFC 5227).
@@ -374,7 +374,7 @@ func duplicate(a netip.Addr, answers []segment.Answer, macs []string, who string
 	return f, true
 }
 
-// dhcp looks for servers that are not this machine.
+// dhcp looks for DHCP servers other than this machine.
 func (c *check) dhcp(ctx context.Context) (f local.Finding, err error) {
 	s, err := segment.Open(c.gateway.NIC, segment.IPv4)
 	if err != nil {
@@ -385,7 +385,7 @@ func (c *check) dhcp(ctx context.Context) (f local.Finding, err error) {
 	return dhcpFinding(offers, c.gateway.DHCP, c.ownerOf), err
 }
 
-// ownerOf names the device that has a MAC.
+// ownerOf names the device that has a MAC address.
 func (c *check) ownerOf(mac string) string {
 	for _, d := range c.devices {
 		if d.Health != nil && slices.Contains(d.Health.MACs, mac) {

@@ -18,29 +18,29 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// device is an OpenWrt device: no part of the lab runs there, as it is one of its switches and this
-// process sees to that over SSH. So it stands beside the parts: what asks those asks devices, too.
+// device is an OpenWrt device. It is one of the lab's switches and runs no part: this process
+// controls it over SSH. It is kept beside the parts, and requests to all parts also go to devices.
 type device struct {
 	machine *site.Machine
 
-	plan atomic.Pointer[openwrt.Plan] // what it is; nil: no switch of this lab
+	plan atomic.Pointer[openwrt.Plan] // as it is now; nil: it is no switch of this lab
 	gone atomic.Bool                  // it has reverted
 	lost atomic.Bool                  // the connection is lost
 
-	ended func() // ends followDevice
+	ended func() // stops followDevice
 
 	connecting sync.Mutex
 	mu         sync.Mutex
 	login      *site.Login
-	listening  map[int]bool   // ports of the device that this login passes on
+	listening  map[int]bool   // ports of the device that this login forwards
 	ports      map[string]int // by controller: see deviceRecord
 }
 
-// deviceRecord is what later processes must know of a device.
+// deviceRecord is the record of a device for later processes.
 type deviceRecord struct {
 	Plan openwrt.Plan `json:"plan"`
 
-	// Ports of the device's loopback address lead to controllers that only the head reaches.
+	// Ports of the device's loopback address that lead to controllers which only the head reaches.
 	Ports map[string]int `json:"ports,omitempty"` // by controller
 }
 
@@ -76,7 +76,7 @@ func (d *device) connect(ctx context.Context, u *site.User) (*site.Login, error)
 	return l, nil
 }
 
-// now is the connection to the device.
+// now returns the existing connection to the device.
 func (d *device) now() (*site.Login, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +96,7 @@ func (d *device) close() {
 	}
 }
 
-// eachDevice calls f, at once, for all devices that are a switch of the lab.
+// eachDevice calls f concurrently for all devices that are switches of the lab.
 func (l *Lab) eachDevice(f func(*device, openwrt.Plan) error) error {
 	return parallel.All(l.devices, func(d *device) error {
 		if p := d.plan.Load(); p != nil {
@@ -115,7 +115,7 @@ func (l *Lab) deviceOf(node string) *device {
 	return nil
 }
 
-// DeviceOf returns the connection to the device that a node is; nil if it is no device.
+// DeviceOf returns the connection to the device that a node is; nil for other nodes.
 func (l *Lab) DeviceOf(node string) (*site.Login, error) {
 	if d := l.deviceOf(node); d != nil {
 		return d.now()
@@ -123,8 +123,8 @@ func (l *Lab) DeviceOf(node string) (*site.Login, error) {
 	return nil, nil
 }
 
-// joinDevices reaches the devices that a topology needs and that are no switches yet. One that is
-// one may be away: see change.
+// joinDevices connects to the devices that a topology needs and that are no switches yet. Devices
+// that are switches already may be away: see change.
 func (l *Lab) joinDevices(ctx context.Context, t *topology.Topology) error {
 	var mu sync.Mutex
 	return parallel.All(l.devices, func(d *device) error {
@@ -151,8 +151,8 @@ func (l *Lab) joinDevices(ctx context.Context, t *topology.Topology) error {
 	})
 }
 
-// planOf is what a device is to be in a topology, or nil. The device's own ports through which
-// controllers are reached must be known: see listen.
+// planOf returns the plan of a device in a topology, or nil if it has no switch there. The device's
+// ports through which controllers are reached must have been chosen: see listen.
 func (l *Lab) planOf(t *topology.Topology, d *device) *openwrt.Plan {
 	n, ports := portsAt(t, d.machine, l.record.Wires, l.record.VNIs)
 	if n == nil {
@@ -172,7 +172,7 @@ func (l *Lab) planOf(t *topology.Topology, d *device) *openwrt.Plan {
 	return p
 }
 
-// controllersOf are a switch's controllers: trivet, and those of topology.ForeignControllers.
+// controllersOf returns a switch's controllers: trivet, and those in topology.ForeignControllers.
 func controllersOf(t *topology.Topology, n *topology.Node) (out []string) {
 	if slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
 		out = append(out, topology.ControllerTrivet)
@@ -185,19 +185,19 @@ func controllersOf(t *topology.Topology, n *topology.Node) (out []string) {
 	return out
 }
 
-// onlyHere says whether only the head reaches a controller.
+// onlyHere says whether a controller can be reached only from the head.
 func onlyHere(t *topology.Topology, c string) bool {
 	return c == topology.ControllerTrivet || t.IsControllerProgram(c) || topology.OfThisMachine(c)
 }
 
-// The ports of devices through which controllers of the head are reached.
+// The range of ports of devices through which controllers at the head are reached.
 const (
 	firstDevicePort = 16653
 	devicePorts     = 64
 )
 
-// listen makes sure that a device passes the connections of its switch to those controllers on to
-// the head that only the head reaches. Once a port is chosen, the switch knows no other.
+// listen makes a device forward its switch's connections to those controllers that only the head
+// reaches. A port, once chosen, stays: the switch is configured with it.
 func (l *Lab) listen(t *topology.Topology, d *device) error {
 	login, err := d.now()
 	if err != nil {
@@ -207,7 +207,7 @@ func (l *Lab) listen(t *topology.Topology, d *device) error {
 	defer d.mu.Unlock()
 	n, _ := portsAt(t, d.machine, nil, nil)
 	if n == nil {
-		return nil // no switch, or not yet: the change that makes it one has listened
+		return nil // no switch; the change that makes it one calls listen itself
 	}
 	for _, c := range controllersOf(t, n) {
 		if !onlyHere(t, c) || d.listening[d.ports[c]] {
@@ -235,8 +235,8 @@ func (l *Lab) listen(t *topology.Topology, d *device) error {
 	return nil
 }
 
-// meetAll passes on what connects to a port of a device's, until its login has ended. It may be
-// more than its switch: whoever is on the device.
+// meetAll passes on connections to a port of a device, until its login has ended. They may come
+// from any program on the device.
 func (l *Lab) meetAll(d *device, listener net.Listener, controller string) {
 	most := l.mostConnections(d.machine.Name)
 	var open atomic.Int64
@@ -265,7 +265,7 @@ func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
 		}
 		d.plan.Store(is)
 		d.gone.Store(false)
-		l.leadDevice(d) // without a head it reverts, and the rest of the lab may take longer to come up
+		l.leadDevice(d) // a device without a head reverts, and coming up may take longer
 		return nil
 	})
 	if err != nil {
@@ -275,9 +275,9 @@ func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
 	return err
 }
 
-// change calls f for the devices that are to be something else than they are, at once, when their
-// controllers can be reached through them and all is written down. One that is away is nothing to
-// those that stay as they are, and no reason to keep it.
+// change calls f concurrently for the devices whose plan changes, once their controllers can be
+// reached through them and the record is written. A device that is away is no obstacle if its plan
+// stays the same, or if it is no longer to be a switch.
 func (l *Lab) change(ctx context.Context, t *topology.Topology,
 	f func(d *device, login *site.Login, was, is *openwrt.Plan) error) error {
 	type step struct {
@@ -320,7 +320,8 @@ func (l *Lab) change(ctx context.Context, t *topology.Topology,
 }
 
 // changeDevices makes devices what they are in another topology. A switch whose ports, controllers
-// or settings differ is made anew: it forwards nothing for a second or two. What fails is undone.
+// or settings differ is made anew: it forwards nothing for a second or two. After a failure,
+// changes are undone.
 func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 	had, recorded, old := map[*device]*openwrt.Plan{}, maps.Clone(l.record.Devices), l.Topology()
 	anew := map[*device]bool{}
@@ -332,7 +333,7 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 		mu.Unlock()
 		return l.replace(ctx, d, login, was, is)
 	})
-	// What a device has when some have begun to have the configurations of t: none if made anew.
+	// The configurations that devices have if loading those of t has begun: none if made anew.
 	before, after := old.NodesByName(), t.NodesByName()
 	var begun map[*device]bool
 	has := func(d *device, node string) *topology.Node {
@@ -377,17 +378,17 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 			err = fmt.Errorf("%w; %w: %w; take the lab down", err, lab.ErrHalf, undo)
 		}
 	}
-	// A later process takes devices over as they are recorded: not as what has failed.
+	// A later process takes devices over as recorded: the record must not say what has failed.
 	if recorded == nil {
 		recorded = map[string]deviceRecord{}
 	}
 	maps.Copy(recorded, half)
 	l.record.Devices = recorded
-	l.followDevices() // those that were made again
+	l.followDevices() // those that were made anew
 	return errors.Join(err, l.save())
 }
 
-// replace makes a device something else.
+// replace changes a device from one plan to another.
 func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is *openwrt.Plan) error {
 	if same, _ := was.Same(is); same && is != nil && !d.gone.Load() {
 		err := openwrt.SetPorts(ctx, login, *is)
@@ -420,7 +421,7 @@ func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is
 	return nil
 }
 
-// leave ends what keeps a device from reverting.
+// leave stops the heartbeat that keeps a device from reverting.
 func (d *device) leave() {
 	if d.ended != nil {
 		d.ended()
@@ -428,8 +429,8 @@ func (d *device) leave() {
 	}
 }
 
-// abandon leaves a device alone that was to be no switch any more and could not be reached for
-// that. It stays in the record: who takes the lab down, or makes it a switch, tries again.
+// abandon gives up a device that was no longer to be a switch but could not be reached for that. It
+// stays in the record: whoever takes the lab down, or makes it a switch again, tries once more.
 func (l *Lab) abandon(d *device) {
 	if d.plan.Load() == nil {
 		return
@@ -459,14 +460,14 @@ func (l *Lab) resumeDevices() {
 	})
 }
 
-// followDevices keeps devices from reverting, and their connections.
+// followDevices keeps devices connected, and keeps them from reverting.
 func (l *Lab) followDevices() {
 	for _, d := range l.devices {
 		l.leadDevice(d)
 	}
 }
 
-// leadDevice keeps a device from reverting, if it is a switch and nothing does so yet.
+// leadDevice keeps a device from reverting, if it is a switch and nothing else does so already.
 func (l *Lab) leadDevice(d *device) {
 	if d.plan.Load() == nil || d.ended != nil {
 		return
@@ -523,7 +524,7 @@ func (l *Lab) keep(ctx context.Context, d *device, begun func()) error {
 		return err
 	}
 	if !is {
-		begun() // it is reached, at least
+		begun() // it can be reached, at least
 		return openwrt.ErrGone
 	}
 	if err := l.listen(l.Topology(), d); err != nil {
@@ -533,7 +534,7 @@ func (l *Lab) keep(ctx context.Context, d *device, begun func()) error {
 	return openwrt.Beat(ctx, login, l.record.ID)
 }
 
-// removeDevices makes the devices of a lab what they were.
+// removeDevices restores the devices of a lab.
 func removeDevices(ctx context.Context, list *site.List, was record, user *site.User, lost func(string)) error {
 	return parallel.All(newDevices(list), func(d *device) error {
 		if _, ok := was.Devices[d.machine.Name]; !ok {

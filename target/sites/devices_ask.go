@@ -16,7 +16,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// deviceStatus says of the switches that are devices whether they are connected to their
+// deviceStatus says, for the switches that are devices, whether they are connected to their
 // controllers.
 func (l *Lab) deviceStatus(ctx context.Context) (out []datapath.SwitchStatus, err error) {
 	var mu sync.Mutex
@@ -44,7 +44,7 @@ func (l *Lab) deviceStatus(ctx context.Context) (out []datapath.SwitchStatus, er
 	return out, err
 }
 
-// deadDevices names the devices that are no switches of the lab now, though they should be.
+// deadDevices names the devices that should be switches of the lab but are not.
 func (l *Lab) deadDevices() (out []string) {
 	for _, d := range l.devices {
 		switch p := d.plan.Load(); {
@@ -76,8 +76,7 @@ func (l *Lab) deviceInfo() (out []lab.SiteInfo) {
 	return out
 }
 
-// deviceEnds fills in the state of the ends that devices have, as far as it is known without asking
-// them: what they have been told.
+// deviceEnds fills in the state of the links' ends at devices without asking them: as last set.
 func (l *Lab) deviceEnds(ends [][2]lab.End) {
 	for i, link := range l.Topology().Links {
 		for j, e := range link.Ends {
@@ -92,7 +91,7 @@ func (l *Lab) deviceEnds(ends [][2]lab.End) {
 	}
 }
 
-// awaitDevices waits until f is content with all devices that have some of the switches.
+// awaitDevices waits until f reports success for all devices that have some of the switches.
 func (l *Lab) awaitDevices(ctx context.Context, switches []*topology.Node,
 	f func(context.Context, *site.Login, openwrt.Plan) (missing string, err error)) error {
 	return l.eachDevice(func(d *device, p openwrt.Plan) error {

@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// deviceSwitch is a switch that is a device, by Open vSwitch, to what reads its configuration and
-// loads it. Its ports are those of a topology by number.
+// deviceSwitch is the form in which the configuration of a device with Open vSwitch is read and
+// loaded. Its ports are the topology's by number.
 type deviceSwitch struct {
 	datapath.Base
 	topology *topology.Topology
@@ -23,7 +23,7 @@ type deviceSwitch struct {
 	plan     openwrt.Plan
 }
 
-// FlowEntries are those of the switch.
+// FlowEntries returns the flow entries of the switch.
 func (s deviceSwitch) FlowEntries(ctx context.Context, _ *topology.Node) ([]string, error) {
 	text, err := openwrt.Ofctl(ctx, s.login, s.plan, "", "dump-flows", "--no-stats", "--no-names")
 	if err != nil {
@@ -47,7 +47,7 @@ func (s deviceSwitch) Vsctl(ctx context.Context, commands ...[]string) (string, 
 	return openwrt.Vsctl(ctx, s.login, s.plan, commands...)
 }
 
-// RecordsOf are the names that the device's bridge and ports have.
+// RecordsOf returns the names of the device's bridge and ports.
 func (s deviceSwitch) RecordsOf(n *topology.Node) (bridge string, ports []ovs.RecordedPort) {
 	for _, e := range topology.EndsOf(s.topology)[n.Name] {
 		i := slices.IndexFunc(s.plan.Ports, func(p openwrt.Port) bool { return p.Number == int(n.OpenFlowPort(*e)) })
@@ -59,7 +59,8 @@ func (s deviceSwitch) RecordsOf(n *topology.Node) (bridge string, ports []ovs.Re
 	return topology.DeviceName(n.Name), ports
 }
 
-// switchOf is the node of a topology that a device is, to what reads and loads its configuration.
+// switchOf returns a device's node in a topology, in the form in which its configuration is read
+// and loaded.
 func (l *Lab) switchOf(t *topology.Topology, n *topology.Node, d *device,
 	p openwrt.Plan) (in datapath.Running, err error) {
 	login, err := d.now()
@@ -67,7 +68,8 @@ func (l *Lab) switchOf(t *topology.Topology, n *topology.Node, d *device,
 		Foreign: len(topology.ForeignControllers(t, n)) > 0, ByHand: l.owner.ByHand}, err
 }
 
-// eachConfigured calls f, at once, for all devices that are a switch of a topology by Open vSwitch.
+// eachConfigured calls f concurrently for all devices with Open vSwitch that are switches of a
+// topology.
 func (l *Lab) eachConfigured(t *topology.Topology, f func(*topology.Node, *device, openwrt.Plan) error) error {
 	return parallel.All(l.devices, func(d *device) error {
 		n, _ := portsAt(t, d.machine, nil, nil)
@@ -78,8 +80,8 @@ func (l *Lab) eachConfigured(t *topology.Topology, f func(*topology.Node, *devic
 	})
 }
 
-// configureDevices gives switches that are devices their own configurations, in place of those that
-// they have by had (nil: none). It says at which it has begun to.
+// configureDevices loads the configurations of switches that are devices, in place of those that
+// had returns for them (nil: none). It returns the switches at which it has begun.
 func (l *Lab) configureDevices(ctx context.Context, to *topology.Topology,
 	had func(d *device, node string) *topology.Node) (begun map[*device]bool, err error) {
 	begun = map[*device]bool{}
@@ -104,19 +106,20 @@ func (l *Lab) configureDevices(ctx context.Context, to *topology.Topology,
 	return begun, err
 }
 
-// loadDevicesAgain loads flow entries once more: see LoadAgain.
+// loadDevicesAgain reloads flow entries: see LoadAgain.
 func (l *Lab) loadDevicesAgain(ctx context.Context) error {
 	t := l.Topology()
 	return l.eachConfigured(t, func(n *topology.Node, d *device, p openwrt.Plan) error {
 		in, err := l.switchOf(t, n, d, p)
 		if err != nil {
-			return nil // it has what it had
+			return nil // its entries are still there
 		}
 		return datapath.LoadFlowsAgain(ctx, in)
 	})
 }
 
-// presentAt is what a switch that is a device has. One that does not answer is not waited for.
+// presentAt reads the configuration of a switch that is a device. It does not wait for one that is
+// away.
 func (l *Lab) presentAt(ctx context.Context, n *topology.Node, d *device) (out lab.Present, err error) {
 	out = lab.Present{Node: n.Name, Config: []topology.ConfigFile{}}
 	p := d.plan.Load()

@@ -9,9 +9,9 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// What a lab changes of the machine that is the gateway of a rack, besides its part of the lab.
+// What a lab changes on the gateway of a rack, besides its part of the lab.
 
-// bondHere finds which interface has a rack's VLANs if it names several.
+// bondHere resolves a rack's VLAN interface on this machine, if the list names several interfaces.
 func bondHere(list *site.List) (err error) {
 	if len(list.Head.Bond) > 0 {
 		list.Head.NIC, err = local.Bonded(list.Head.Bond, site.BondName)
@@ -19,8 +19,8 @@ func bondHere(list *site.List) (err error) {
 	return err
 }
 
-// prepareGateway bonds its inner interfaces, and keeps devices that are in use from getting out
-// through it, of which labs of other kinds of lists know nothing.
+// prepareGateway bonds the gateway's inner interfaces, and keeps devices in use from reaching other
+// networks through it. It does nothing for lists that are not racks.
 func (l *Lab) prepareGateway() error {
 	if l.state.Sites.Head.NIC == site.BondName {
 		if err := local.MakeBond(l.state.Name, site.BondName, l.state.Sites.Head.Bond); err != nil {
@@ -30,7 +30,7 @@ func (l *Lab) prepareGateway() error {
 	return l.refuseForwarding()
 }
 
-// refuseForwarding does so for the devices that are in use now.
+// refuseForwarding updates the latter for the devices that are in use now.
 func (l *Lab) refuseForwarding() error {
 	var from []netip.Addr
 	for _, p := range l.used() {

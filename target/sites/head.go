@@ -11,12 +11,12 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// What follows is done here alone, each for the reason that it gives.
+// The methods in this file act only on the part that is here, each for the reason that it gives.
 
 // TakeOver ends Resume: parts take their switches over by themselves.
 func (l *Lab) TakeOver() { l.here.TakeOver() }
 
-// CheckSwitches looks here: each part looks when it is to change.
+// CheckSwitches checks only here: each part checks when it is to change.
 func (l *Lab) CheckSwitches() error { return l.here.CheckSwitches() }
 
 // WaitRoutes waits for routers here: those elsewhere are waited for by RunStarts.
@@ -32,10 +32,10 @@ func (l *Lab) RunStart(node string, cmd *exec.Cmd) error {
 	return l.here.RunStart(node, cmd)
 }
 
-// HasStarted is asked of nodes that are here.
+// HasStarted only knows nodes that are here.
 func (l *Lab) HasStarted(node string) bool { return l.isHere(node) && l.here.HasStarted(node) }
 
-// EndStart ends what a node that is here began.
+// EndStart ends what the start command of a node that is here began.
 func (l *Lab) EndStart(node string) error {
 	if err := l.mustBeHere(node); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (l *Lab) EndStart(node string) error {
 	return l.here.EndStart(node)
 }
 
-// Controllers that are programs run beside the switches that are here; those elsewhere reach them
-// through the head: see meet.
+// Controllers that are programs run beside the switches here; switches elsewhere reach them through
+// the head: see meet.
 
 func (l *Lab) FreePort() (int, error)                        { return l.here.FreePort() }
 func (l *Lab) StartProgram(name string, cmd *exec.Cmd) error { return l.here.StartProgram(name, cmd) }
@@ -56,18 +56,18 @@ func (l *Lab) DialInside(ctx context.Context, port int) (net.Conn, error) {
 func (l *Lab) ProgramProcesses(name string) []int { return l.here.ProgramProcesses(name) }
 func (l *Lab) EndProgram(name string) error       { return l.here.EndProgram(name) }
 
-// NamespaceOf is asked of processes of this machine, and LineQueues by tools that see its devices.
+// NamespaceOf and LineQueues serve processes and tools on this machine only.
 func (l *Lab) NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string) {
 	return l.here.NamespaceOf(number, nodes)
 }
 
 func (l *Lab) LineQueues(of func(node string) bool) []lab.LineQueue { return l.here.LineQueues(of) }
 
-// Note and Renew write down what there is here: parts write down theirs when they are up.
+// Note and Renew record the namespaces here: parts record theirs when they come up.
 func (l *Lab) Note(resumed bool)                          { l.here.Note(resumed) }
 func (l *Lab) Renew(nodes []string, f func() error) error { return l.here.Renew(nodes, f) }
 
-// LoadAgain loads configurations once more at all sites that have some.
+// LoadAgain reloads configurations at all sites that have some.
 func (l *Lab) LoadAgain(ctx context.Context) error {
 	t := l.Topology()
 	has := map[string]bool{}
@@ -88,7 +88,7 @@ func (l *Lab) LoadAgain(ctx context.Context) error {
 	}))
 }
 
-// LimitProgram limits a program beside the switches: such run here.
+// LimitProgram limits a program beside the switches; such programs run only here.
 func (l *Lab) LimitProgram(name string, cpu topology.CPU) error {
 	return l.here.LimitProgram(name, cpu)
 }

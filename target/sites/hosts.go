@@ -9,10 +9,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// placeHosts puts hosts at the machines of a list that take only hosts, if there are such: sets
+// placeHosts places hosts at the machines of a list that take only hosts, if there are any: it sets
 // On of each, and Native of those that are a machine. A host goes to the machine that the file
-// names for it; else it stays where it was in old, if that has the label that it asks for; else
-// it goes to the machine that is called as it is; else, of those with room and that label, to the
+// names for it; else it stays where it was in old, if that has the label that it asks for; else it
+// goes to the machine with its own name; else, of the machines with that label and room, to the
 // first of those with the fewest hosts.
 func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) error {
 	if !list.TakesHosts() {
@@ -98,8 +98,8 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 	return p.Err()
 }
 
-// stay puts those nodes where they were that still have the label of that machine, if it is free
-// for them, and returns the others.
+// stay keeps those nodes where they were whose machine still has their label, if it is free for
+// them, and returns the others.
 func stay(nodes []*topology.Node, was map[string]*topology.Node, list *site.List, free func(*site.Machine) bool,
 	put func(*topology.Node, *site.Machine)) []*topology.Node {
 	return slices.DeleteFunc(nodes, func(n *topology.Node) bool {
@@ -116,8 +116,8 @@ func stay(nodes []*topology.Node, was map[string]*topology.Node, list *site.List
 	})
 }
 
-// addressMACs gives the interfaces of hosts that are machines the MAC addresses that C3-Edge's
-// have, unless the file says others: so one is told from the other in captures and flow tables.
+// addressMACs gives the interfaces of hosts that are machines the MAC addresses that C3-Edge uses,
+// unless the file sets others: this makes them easy to tell apart in captures and flow tables.
 func addressMACs(t *topology.Topology) {
 	nodes := t.NodesByName()
 	for _, l := range t.Links {
@@ -142,7 +142,7 @@ func fits(list *site.List, on string) bool {
 		slices.ContainsFunc(list.Machines, func(m *site.Machine) bool { return slices.Contains(m.Labels, on) })
 }
 
-// checkNative says what a host cannot have that is a machine itself.
+// checkNative says which settings a host that is a machine itself cannot have.
 func checkNative(n *topology.Node, ends []*topology.Endpoint, p *topology.Problems) {
 	for what, has := range map[string]bool{
 		"isolate:": len(n.Isolate) > 0, "dirs:": len(n.Dirs) > 0,

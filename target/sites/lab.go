@@ -45,30 +45,30 @@ type Lab struct {
 	owner     lab.Hooks
 	user      *site.User
 	parts     map[string]*part // by site
-	devices   []*device        // that run no part
+	devices   []*device        // they run no part
 	record    record
-	recorded  bool   // the record is that of the lab, and has been on disk
+	recorded  bool   // the record is read or written, and on disk
 	socket    string // of the controller
 	watches   watches
-	unreached sync.Map // controllers that could not be reached from here at the last attempt, with why
+	unreached sync.Map // by controller: why it could not be reached from here last time
 
 	turning chan struct{} // full while parts are changed: see turn
 
-	is  atomic.Pointer[topology.Topology] // the whole
+	is  atomic.Pointer[topology.Topology] // the whole topology
 	at  atomic.Pointer[map[string]string] // the sites of its nodes
-	via atomic.Pointer[[]lab.Carried]     // record.Carriers, for those who ask at any time
+	via atomic.Pointer[[]lab.Carried]     // record.Carriers, to be read at any time
 	ctx context.Context                   // ends with Close
 	end context.CancelFunc
 }
 
-// record is what later processes must know about how the lab is spread. It is written before what
-// it describes is made.
+// record says how the lab is spread, for later processes. It is written before what it describes is
+// made.
 type record struct {
-	ID        string                `json:"id"`                  // no other lab has it
+	ID        string                `json:"id"`                  // unique to the lab
 	Block     uint32                `json:"block"`               // the first VNI of the lab's links
 	VNIs      map[string]uint32     `json:"vnis,omitempty"`      // by link key; VLANs where those carry links
 	Addresses map[string]netip.Addr `json:"addresses,omitempty"` // of the sites, for tunnels
-	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // the head's, as each site sees it
+	Heads     map[string]netip.Addr `json:"heads,omitempty"`     // of the head, as sites see it
 	Carriers  []lab.Carried         `json:"carriers,omitempty"`
 	// By link key; the zero Wire: the link is a network of its own.
 	Wires map[string]site.Wire `json:"wires,omitempty"`
@@ -77,7 +77,7 @@ type record struct {
 
 	Refused bool `json:"refused,omitempty"` // this machine forwards nothing that devices send
 
-	// The ends of the encrypted network, if tunnels travel in one.
+	// The ends of the encrypted network, if tunnels use one.
 	Secure map[string]*lab.Secure `json:"secure,omitempty"`
 }
 
@@ -105,14 +105,14 @@ func begin(s lab.State, owner lab.Hooks) (*Lab, error) {
 	return l, nil
 }
 
-// newRecord is one in which addresses can be noted.
+// newRecord returns an empty record.
 func newRecord() record {
 	return record{Addresses: map[string]netip.Addr{}, Heads: map[string]netip.Addr{}}
 }
 
 func recordFile(name string) string { return filepath.Join(lab.Dir(name), "sites.json") }
 
-// readRecord reads the record of a lab. One that has none has made nothing elsewhere.
+// readRecord reads the record of a lab. A lab without one has made nothing elsewhere.
 func readRecord(name string) (record, error) {
 	r := newRecord()
 	b, err := os.ReadFile(recordFile(name))
@@ -144,7 +144,7 @@ func (l *Lab) set(t *topology.Topology) {
 	l.is.Store(t)
 }
 
-// Topology is the whole lab's.
+// Topology returns the whole lab's topology.
 func (l *Lab) Topology() *topology.Topology { return l.is.Load() }
 
 // PartOf returns the daemon of the part that has a node; nil if the node is here, or there is none.
@@ -161,8 +161,8 @@ func (l *Lab) isHere(node string) bool {
 	return at == "" || at == topology.Head
 }
 
-// Used lists the machines of a list that a placed topology has parts at. One that takes hosts only
-// is left alone while it has none: nobody minds then whether it is switched on.
+// Used lists the machines of a list at which a placed topology has parts. A machine that takes only
+// hosts is not used while it has none: it may then be switched off.
 func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
 	has := map[string]bool{}
 	for _, n := range t.Nodes {
@@ -172,14 +172,14 @@ func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
 		has[m.Sited()] = true
 	}
 	for _, m := range list.Sites() {
-		if m.Hosts == 0 || list.By().Keys || has[m.Name] { // keys are handed out once
+		if m.Hosts == 0 || list.By().Keys || has[m.Name] { // keys are distributed only once
 			out = append(out, m)
 		}
 	}
 	return out
 }
 
-// use makes those parts idle that a topology does not need, and no others.
+// use marks the parts that a topology does not need as idle, and no others.
 func (l *Lab) use(t *topology.Topology) {
 	used := Used(l.state.Sites, t)
 	for _, m := range l.state.Sites.Sites() {
@@ -225,7 +225,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) 
 		errs <- l.each(func(p *part) error {
 			err := p.up(ctx, l.stateOf(t, p), func(step lab.Progress) { l.report(p, step) })
 			if err == nil {
-				l.leadPart(p) // without a head it goes down, and what is here may take longer to come up
+				l.leadPart(p) // a part without a head goes down, and coming up may take longer
 			}
 			return err
 		})
@@ -235,7 +235,7 @@ func (l *Lab) Up(ctx context.Context, t *topology.Topology, progress lab.Stage) 
 	return errors.Join(err, <-errs, <-errs)
 }
 
-// connect reaches all sites, and learns by which addresses they reach each other.
+// connect connects to all sites, and determines the addresses by which they reach each other.
 func (l *Lab) connect(ctx context.Context, progress lab.Stage) error {
 	var done atomic.Int64
 	used := l.used()
@@ -256,7 +256,7 @@ func (l *Lab) connect(ctx context.Context, progress lab.Stage) error {
 	return nil
 }
 
-// noteAddresses notes by which addresses a site and the head reach each other.
+// noteAddresses records the addresses by which a site and the head reach each other.
 func (l *Lab) noteAddresses(p *part) error {
 	s, err := p.now()
 	if err != nil {
@@ -267,7 +267,7 @@ func (l *Lab) noteAddresses(p *part) error {
 	return err
 }
 
-// partOf is what of a topology is at a site.
+// partOf returns the part of a topology at a site.
 func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
 	nodes := t.NodesByName()
 	return topology.Part(t, name, func(key string, link *topology.Link, i int) *topology.Carrier {
@@ -287,7 +287,7 @@ func (l *Lab) partOf(t *topology.Topology, name string) *topology.Topology {
 	})
 }
 
-// address is a site's, as another reaches it.
+// address returns a site's address, as another site reaches it.
 func (l *Lab) address(of, from string) netip.Addr {
 	if of == topology.Head {
 		return l.record.Heads[from]
@@ -304,8 +304,8 @@ func (l *Lab) stateOf(t *topology.Topology, p *part) lab.State {
 			Keep: l.state.Sites.Keep, Secure: l.record.Secure[p.machine.Name]}}
 }
 
-// report tells the lab's owner what a site has to say. Its progress would only be confusing: all
-// sites work at the same time.
+// report passes a site's messages on to the lab's owner, except for its progress, which would be
+// confusing as all sites work at the same time.
 func (l *Lab) report(p *part, step lab.Progress) {
 	for _, what := range []string{step.Warning, step.Event} {
 		if what != "" {
@@ -314,7 +314,7 @@ func (l *Lab) report(p *part, step lab.Progress) {
 	}
 }
 
-// leadPart makes this process the head of a part, and again whenever that ends.
+// leadPart makes this process the head of a part, and again whenever that connection ends.
 func (l *Lab) leadPart(p *part) {
 	ctx, end := context.WithCancel(l.ctx)
 	p.ended = end
@@ -358,8 +358,8 @@ func (l *Lab) follow(ctx context.Context, p *part) {
 	}
 }
 
-// turn begins a change of parts, of which there is one at a time. Whoever waits for a site that
-// hangs lets go when ctx ends.
+// turn begins a change of parts; only one can be under way. If ctx ends while it waits, as for a
+// site that hangs, it returns an error.
 func (l *Lab) turn(ctx context.Context) (done func(), err error) {
 	select {
 	case l.turning <- struct{}{}:
@@ -369,8 +369,9 @@ func (l *Lab) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// settle makes a part that may have carried out a change that was undone, or not one that was made,
-// what it is to be. A head that has resumed the lab was told of no such part: it looks at all.
+// settle brings a part to the state that it should have, if it may have carried out a change that
+// was undone, or missed one that was made. A head that has resumed the lab does not know which
+// parts these are, and compares all.
 func (l *Lab) settle(ctx context.Context, p *part) {
 	settled, err := l.settled(ctx, p)
 	switch {
@@ -395,7 +396,7 @@ func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
 	if p.unseen.Load() {
 		s, err := p.state(ctx)
 		if err != nil {
-			return false, nil // it is looked at when it answers again
+			return false, nil // it is compared when it answers again
 		}
 		if p.unseen.Store(false); s.Status == lab.Up && same(s.Topology, is) && !p.unsure.Load() {
 			return false, nil
@@ -408,9 +409,9 @@ func (l *Lab) settled(ctx context.Context, p *part) (settled bool, err error) {
 	return true, p.ready(ctx)
 }
 
-// mostConnections says how many connections with controllers a site may have: a switch has a few
-// controllers, and makes a new connection when the old one is not yet known to be lost. The answer
-// is a second old at most.
+// mostConnections returns how many connections to controllers a site may have: a switch has a few
+// controllers, and opens a new connection before the old one is known to be lost. The answer is at
+// most a second old.
 func (l *Lab) mostConnections(at string) func() int {
 	var mu sync.Mutex
 	var counted time.Time
@@ -432,8 +433,7 @@ func (l *Lab) mostConnections(at string) func() int {
 	}
 }
 
-// connected looks at a part that has given notice, or passes the connection of a part's switch on
-// to its controller.
+// connected asks a part for news after a Notice, or connects a part's switch to its controller.
 func (l *Lab) connected(p *part, far net.Conn, controller string) {
 	if controller == lab.Notice {
 		far.Close()
@@ -443,7 +443,7 @@ func (l *Lab) connected(p *part, far net.Conn, controller string) {
 	l.meet(p.machine.Name, far, controller)
 }
 
-// meet passes the connection of a switch at a site on to its controller.
+// meet connects a switch at a site to its controller.
 func (l *Lab) meet(at string, far net.Conn, controller string) {
 	near, err := l.dialController(at, controller)
 	if err != nil {
@@ -455,7 +455,7 @@ func (l *Lab) meet(at string, far net.Conn, controller string) {
 	site.Splice(near, far)
 }
 
-// dialController connects to a controller, if a switch at the site has it.
+// dialController connects to a controller, if a switch at the site has that controller.
 func (l *Lab) dialController(at, controller string) (net.Conn, error) {
 	if controller == topology.ControllerTrivet {
 		return net.Dial("unix", l.socket)
@@ -472,7 +472,7 @@ func (l *Lab) dialController(at, controller string) (net.Conn, error) {
 	return nil, fmt.Errorf("no switch at %s has the controller %s", at, controller)
 }
 
-// Control is told where the lab's own controller listens.
+// Control says where the lab's own controller listens.
 func (l *Lab) Control(socket string, meet func(string, func(datapath.Peer) datapath.Session) error) {
 	l.socket = socket
 	l.here.Control(socket, meet)
@@ -516,7 +516,7 @@ func (l *Lab) Resume(ctx context.Context, t *topology.Topology, progress lab.Sta
 	return nil
 }
 
-// Close lets go of the lab and leaves it running. The connections to its parts stay for Remove, or
+// Close releases the lab and leaves it running. The connections to its parts stay for Remove, or
 // end with the process.
 func (l *Lab) Close() {
 	l.end()
@@ -526,21 +526,21 @@ func (l *Lab) Close() {
 	l.here.Close()
 }
 
-// Remove takes the lab down over the connections that there are.
+// Remove takes the lab down over the existing connections.
 func (l *Lab) Remove(s lab.State, progress lab.Stage, lost func(string)) error {
-	if !l.recorded { // nothing was made elsewhere, or it is about to be found out what was
+	if !l.recorded { // nothing was made elsewhere, or remove finds out what was
 		return remove(s, progress, lost)
 	}
 	return removeOver(l.parts, l.record, s, progress, lost)
 }
 
-// remove takes a lab down whose daemon is dead.
+// remove takes down a lab whose daemon is dead.
 func remove(s lab.State, progress lab.Stage, lost func(string)) error {
 	was, err := readRecord(s.Name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return local.Remove(s.Name, lab.Dir(s.Name), progress, lost)
-	case err != nil: // without its ID, other machines cannot be asked for what is this lab's
+	case err != nil: // without the lab's ID, other machines do not know what belongs to it
 		lost(fmt.Sprintf("%v\n  what is at its sites %s", err, stays(s)))
 		if err := releaseGateway(s, record{Refused: true}); err != nil {
 			return err
@@ -550,7 +550,7 @@ func remove(s lab.State, progress lab.Stage, lost func(string)) error {
 	return removeOver(nil, was, s, progress, lost)
 }
 
-// stays says how long what is left of a lab at other sites is there.
+// stays says for how long the remains of a lab stay at other sites.
 func stays(s lab.State) string {
 	if s.Sites.Keep > 0 {
 		return fmt.Sprintf("goes down by itself within %s", time.Duration(s.Sites.Keep))
@@ -558,8 +558,8 @@ func stays(s lab.State) string {
 	return "stays until  trivet down NAME  there; trivet ls names it"
 }
 
-// removeOver takes the parts down, then what is here. A site that cannot be reached is no reason to
-// leave the others: what is left there is said.
+// removeOver takes the parts down, then the part that is here. A site that cannot be reached does
+// not stop it: the error says what is left there.
 func removeOver(parts map[string]*part, was record, s lab.State, progress lab.Stage, lost func(string)) error {
 	user, err := site.UserOf(s.Owner)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// placeMembers puts the members of a cluster at sites that take switches: those that a file puts at
-// one there, all others in turn, the head's first. One that is at a site already stays.
+// placeMembers places the members of a cluster at sites that take switches: those that a file names
+// such a site for go there, the others to all sites in turn, beginning with the head. A member that
+// has a site already stays there.
 func placeMembers(t *topology.Topology, list *site.List, old *topology.Topology) error {
 	c := t.Cluster
 	if c == nil {
@@ -65,7 +66,7 @@ func placeMembers(t *topology.Topology, list *site.List, old *topology.Topology)
 	return p.Err()
 }
 
-// checkMembers says what does not go together with a cluster at several sites.
+// checkMembers says what is incompatible with a cluster at several sites.
 func checkMembers(p *topology.Problems, t *topology.Topology, list *site.List) {
 	c := t.Cluster
 	for _, n := range t.Nodes {
@@ -89,8 +90,8 @@ func checkMembers(p *topology.Problems, t *topology.Topology, list *site.List) {
 	}
 }
 
-// forMembers says whether a site may connect to what is called so at the head: a member, if the
-// site has switches; the store and the broker, if it has a member.
+// forMembers says whether a site may connect to this service at the head: to a member if the site
+// has switches, to the store and the broker if it has a member.
 func forMembers(t *topology.Topology, at, called string) bool {
 	if called == lab.ClusterStore || called == lab.ClusterBroker {
 		return slices.ContainsFunc(t.Members(), func(m topology.Member) bool { return m.Sited() == at })

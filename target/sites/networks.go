@@ -12,11 +12,10 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// PortsWanted lists the ports that the nodes of a topology are to have in networks of the list's
-// provider; resolved is the same topology with all that it leaves open. What no provider can do is
-// an error.
+// PortsWanted lists the ports that the nodes of a topology need in networks of the list's provider;
+// resolved is the same topology, resolved. It is an error if the provider cannot make one.
 func PortsWanted(l *site.List, t, resolved *topology.Topology) ([]*site.Port, error) {
-	placed := resolved.Clone() // near enough to how it will be
+	placed := resolved.Clone() // close enough to its final form
 	if l.Provided != nil {
 		if err := Place(placed, l, nil, nil); err != nil {
 			return nil, err
@@ -34,9 +33,9 @@ func PortsWanted(l *site.List, t, resolved *topology.Topology) ([]*site.Port, er
 	return want, nil
 }
 
-// Connect has the provider make the ports that nodes of a lab are to have in its networks. The lab
-// must have been spread; t is its topology as the file has it. The lab's own topology has the
-// addresses that the provider gives from then on.
+// Connect has the provider make the ports of a lab's nodes in its networks. The lab must have been
+// spread; t is its topology as in the file. Afterwards the lab's own topology has the addresses
+// that the provider has assigned.
 func Connect(ctx context.Context, u *site.User, a site.Allocation, state *lab.State, t *topology.Topology,
 	resolve func(*topology.Topology) (*topology.Topology, error), say func(string)) error {
 	list, placed := state.Sites, state.Topology
@@ -52,10 +51,9 @@ func Connect(ctx context.Context, u *site.User, a site.Allocation, state *lab.St
 	return Place(r, list, nil, placed)
 }
 
-// Await waits until packets pass the ports of a lab that is up, and the provider's routers among
-// its nodes: as providers do not tell when these have their routes, each host pings the next one
-// until it has an answer. What they do not reach within the limit of patience, they may not be
-// meant to.
+// Await waits until packets pass the provider's ports and routers of a lab that is up. As providers
+// do not report when their routes are in place, each host pings the next one until that answers.
+// Hosts that get no answer within the limit of patience may not be meant to reach each other.
 func Await(ctx context.Context, u *site.User, c *lab.Client, s *lab.State, say func(string)) error {
 	if s.Sites == nil || s.Sites.Provided == nil || len(s.Sites.Provided.Ports) == 0 {
 		return nil

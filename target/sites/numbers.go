@@ -13,15 +13,15 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Links that cross between sites are told apart by a number each: the VNI of a tunnel, or what
-// their carrier has.
+// Links between sites are distinguished by a number each: the VNI of a tunnel, or that of their
+// carrier.
 
-// blockSize is how many tunnels a lab may have: their VNIs are of one block.
+// blockSize is the maximum number of a lab's tunnels: their VNIs are of one block.
 const blockSize = 4096
 
-// allocate gives each link that crosses a number, which it keeps as long as it exists: one that
-// labs share as long as it joins the same machines, whose switch may let through those alone that
-// are theirs.
+// allocate gives each link between sites a number, which it keeps while it exists. Numbers that
+// labs share are kept only while the link joins the same machines, as the switch between them may
+// pass only those assigned to these machines.
 func (l *Lab) allocate(t *topology.Topology) error {
 	if l.record.VNIs == nil {
 		var b [4]byte
@@ -89,7 +89,7 @@ func (l *Lab) allocate(t *topology.Topology) error {
 	return l.save()
 }
 
-// crossings are the machines that links join, by key.
+// crossings returns the machines that links join, by link key.
 func crossings(t *topology.Topology) map[string]pair {
 	out, nodes := map[string]pair{}, t.NodesByName()
 	for i, key := range topology.LinkKeys(t) {
@@ -100,14 +100,14 @@ func crossings(t *topology.Topology) map[string]pair {
 	return out
 }
 
-// crossing is the machines that a link joins, in the order of their names.
+// crossing returns the machines that a link joins, ordered by name.
 func crossing(link *topology.Link, nodes map[string]*topology.Node) pair {
 	a, b := nodes[link.Ends[0].Node].Sited(), nodes[link.Ends[1].Node].Sited()
 	return pair{min(a, b), max(a, b)}
 }
 
-// ownNumber is that of the machine to which a link leads from the head; 0: the machine has none, or
-// the link is not of this kind.
+// ownNumber returns the number of the machine to which a link leads from the head; 0 if the machine
+// has none, or the link is not of this kind.
 func (l *Lab) ownNumber(link *topology.Link, nodes map[string]*topology.Node) uint32 {
 	own := l.state.Sites.By().Own
 	a, b := nodes[link.Ends[0].Node].Sited(), nodes[link.Ends[1].Node].Sited()
@@ -120,7 +120,7 @@ func (l *Lab) ownNumber(link *topology.Link, nodes map[string]*topology.Node) ui
 	return own(l.state.Sites.Machine(a))
 }
 
-// numberOf is that of one of the links between two sites.
+// numberOf returns the number of one of the links between two sites.
 func (l *Lab) numberOf(t *topology.Topology, p pair) uint32 {
 	nodes := t.NodesByName()
 	for i, key := range topology.LinkKeys(t) {
@@ -135,8 +135,7 @@ func (l *Lab) numberOf(t *topology.Topology, p pair) uint32 {
 	return 0
 }
 
-// numbersOfOthers are those that other labs have whose head is this machine, of those that labs
-// share.
+// numbersOfOthers returns the shared numbers that other labs with this machine as their head use.
 func numbersOfOthers(name string) (map[uint32]bool, error) {
 	out := map[uint32]bool{}
 	labs, err := lab.List()
@@ -148,7 +147,7 @@ func numbersOfOthers(name string) (map[uint32]bool, error) {
 			continue
 		}
 		r, err := readRecord(other.Name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // one that has no record has none yet
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // a lab without a record has none yet
 			return nil, fmt.Errorf("which %ss lab %s has is not known: %w; take that down first",
 				other.Sites.By().Title, other.Name, err)
 		}

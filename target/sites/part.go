@@ -18,34 +18,34 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// part is what of a lab is at another site: a lab of its own there, reached through the SSH
-// connection that this process keeps to the site.
+// part is the part of a lab at another site: a lab of its own there, reached through an SSH
+// connection that this process keeps.
 type part struct {
 	lab     string
-	of      string // the lab of which it is a part: another head may have one of the same name
+	of      string // the lab's ID: labs of other heads may have the same name
 	machine *site.Machine
 	client  *lab.Client
 
-	idle atomic.Bool // no node is there, and the machine is left alone: see Used
-	gone atomic.Bool // the site has no such part any more
-	lost atomic.Bool // this process is not its head now: see follow
+	idle atomic.Bool // it has no nodes, and its machine is not used: see Used
+	gone atomic.Bool // the site no longer has the part
+	lost atomic.Bool // this process is not connected as its head: see follow
 
 	fresh atomic.Bool // it is new or has changed: start commands may not have run yet
 
-	unsure atomic.Bool // whether it has carried out the last change is not known: see settle
-	unseen atomic.Bool // nor whether an earlier head knew: this process has resumed the lab
+	unsure atomic.Bool // whether it has carried out the last change is unknown: see settle
+	unseen atomic.Bool // not compared since this process resumed the lab: see settle
 
 	told    atomic.Pointer[told] // see look; nil: nothing yet
 	looking sync.Mutex
 
-	ended context.CancelFunc // ends follow
+	ended context.CancelFunc // stops follow
 
-	connecting sync.Mutex // one at a time, which may take its time
+	connecting sync.Mutex // held during connecting, which may take long
 	mu         sync.Mutex
 	site       *site.Site // nil: not connected
 }
 
-// PartName is what the part of a lab is called at a site.
+// PartName is the name, at a site, of a lab's part there.
 func PartName(lab, site string) string { return lab + "." + site }
 
 func newPart(name, of string, m *site.Machine) *part {
@@ -72,7 +72,7 @@ func (p *part) connect(ctx context.Context, u *site.User) (*site.Site, error) {
 	return s, nil
 }
 
-// now is the connection to the site.
+// now returns the existing connection to the site.
 func (p *part) now() (*site.Site, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,10 +87,10 @@ func (p *part) now() (*site.Site, error) {
 	}
 }
 
-// errAway is an error of asking a site that this process has no connection to.
+// errAway is the error of a request to a site to which this process has no connection.
 var errAway = errors.New("not connected")
 
-// unconnected is an errAway that says which.
+// unconnected is an errAway that names the site.
 type unconnected struct{ error }
 
 func (unconnected) Is(target error) bool { return target == errAway }
@@ -123,7 +123,7 @@ func (p *part) dial(ctx context.Context) (net.Conn, error) {
 	return up, nil
 }
 
-// path is that of requests about the part.
+// path is the path of a request about the part.
 func (p *part) path(what string) string { return "/v1/labs/" + p.lab + what + "?of=" + p.of }
 
 // errNone says that the site has no such part.
@@ -172,7 +172,7 @@ func (p *part) ask(ctx context.Context, path string, in any, each func(lab.Progr
 	}
 }
 
-// wrong names the site in an error.
+// wrong adds the site's name to an error.
 func (p *part) wrong(err error) error {
 	if err == nil || strings.HasPrefix(err.Error(), "site "+p.machine.Name+": ") {
 		return err
@@ -205,7 +205,8 @@ func (p *part) change(ctx context.Context, f func(context.Context) error) error 
 	return err
 }
 
-// become changes the part. If the connection is lost meanwhile, it is not known what it has become.
+// become changes the part. If the connection is lost meanwhile, it is unknown whether the part has
+// changed.
 func (p *part) become(ctx context.Context, t *topology.Topology) error {
 	was := p.unsure.Swap(true)
 	err := p.change(ctx, func(ctx context.Context) error {
@@ -216,13 +217,13 @@ func (p *part) become(ctx context.Context, t *topology.Topology) error {
 	if err == nil {
 		p.unsure.Store(false)
 		p.fresh.Store(true)
-	} else if errors.As(err, &refused) || errors.Is(err, errAway) { // it has changed nothing, or was not asked
+	} else if errors.As(err, &refused) || errors.Is(err, errAway) { // it refused, or was not asked
 		p.unsure.Store(was)
 	}
 	return p.wrong(err)
 }
 
-// down removes the part; there may be none.
+// down removes the part, if there is one.
 func (p *part) down(ctx context.Context, each func(lab.Progress)) error {
 	err := p.ask(ctx, p.path("/down"), nil, each)
 	if errors.Is(err, errNone) {
@@ -231,8 +232,8 @@ func (p *part) down(ctx context.Context, each func(lab.Progress)) error {
 	return err
 }
 
-// reachDown removes the part over the connection that there is, or over a new one: also if the
-// machine has forgotten the old one, as after a reboot. One that is silent is not waited for twice.
+// reachDown removes the part over the existing connection, or over a new one, also if the machine
+// has lost the old one, as after a reboot. It does not try a machine that hangs twice.
 func (p *part) reachDown(ctx context.Context, u *site.User, each func(lab.Progress)) error {
 	_, none := p.now()
 	if _, err := p.connect(ctx, u); err != nil {
@@ -249,7 +250,7 @@ func (p *part) reachDown(ctx context.Context, u *site.User, each func(lab.Progre
 	return p.down(ctx, each)
 }
 
-// state is the part's state on its site.
+// state reads the part's state from its site.
 func (p *part) state(ctx context.Context) (s lab.State, err error) {
 	far, err := p.now()
 	if err != nil {

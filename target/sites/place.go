@@ -91,7 +91,7 @@ func (p *placer) add(name string, c site.Capacity, cores map[string]float64) {
 	p.sites = append(p.sites, &place{name: name, labels: c.Labels, cores: cmp.Or(c.Cores, cores[name], 1)})
 }
 
-// read takes the nodes and links, and what is given.
+// read reads the nodes and links, and which nodes have their place already.
 func (p *placer) read(t, old *topology.Topology) error {
 	p.allowed, p.neighbours, p.weight = map[string][]int{}, map[string]map[string]float64{}, map[string]float64{}
 	var problems topology.Problems
@@ -123,7 +123,7 @@ func (p *placer) read(t, old *topology.Topology) error {
 		} else if p.allowed[n.Name] == nil {
 			problems.Add(n.Pos, "the sites are "+strings.Join(p.names(), ", "),
 				"%s: there is no site %s, and none has that label", n.Name, on)
-		} else if before := was[n.Name]; before != nil { // a label that an earlier placement has met
+		} else if before := was[n.Name]; before != nil { // placed earlier by its label
 			for _, i := range p.allowed[n.Name] {
 				if p.sites[i].name == before.Sited() {
 					p.at[n.Name], p.fixed[n.Name] = i, true
@@ -147,7 +147,7 @@ func (p *placer) read(t, old *topology.Topology) error {
 		if len(p.neighbours[n.Name]) == 1 && !p.fixed[n.Name] && p.allowed[n.Name] == nil {
 			for other := range p.neighbours[n.Name] {
 				if p.fixed[other] && p.sites[p.at[other]].full {
-					continue // there is no room for others
+					continue // it takes no others
 				}
 				if len(p.neighbours[other]) > 1 || n.Kind == topology.Host && t.Node(other).Kind != topology.Host {
 					p.leafOf[n.Name] = other
@@ -191,7 +191,7 @@ func (p *placer) siteOf(node string) int {
 	return p.at[node]
 }
 
-// share divides the nodes by cores.
+// share divides the nodes in proportion to cores.
 func (p *placer) share() {
 	var total, cores float64
 	for _, n := range p.nodes {
@@ -212,7 +212,7 @@ func (p *placer) share() {
 	}
 }
 
-// fill places what is not fixed.
+// fill places the nodes that are not fixed.
 func (p *placer) fill() {
 	current := 0
 	seen := map[string]bool{}
@@ -240,8 +240,8 @@ func (p *placer) put(n string, at int) {
 	p.sites[at].occupied += p.weight[n]
 }
 
-// choose is the site that is being filled, or the next with room; of the sites that a label allows,
-// the emptiest.
+// choose returns the site that is being filled, or the next with room; among the sites that a label
+// allows, the emptiest.
 func (p *placer) choose(n string, current *int) int {
 	if allowed := p.allowed[n]; allowed != nil {
 		return slices.MinFunc(allowed, func(a, b int) int { return cmp.Compare(p.filled(a), p.filled(b)) })
@@ -274,7 +274,7 @@ func (p *placer) sorted(n string) []string {
 	return out
 }
 
-// refine moves nodes while that cuts less bandwidth.
+// refine moves nodes as long as that cuts less bandwidth.
 func (p *placer) refine() {
 	const passes = 10
 	for range passes {
@@ -296,7 +296,7 @@ func (p *placer) refine() {
 					continue
 				}
 				after := s.occupied + p.weight[n]
-				fits := after <= s.room*1.1+1 || after/s.room <= p.filled(from) // or no fuller than where it is
+				fits := after <= s.room*1.1+1 || after/s.room <= p.filled(from) // or no fuller than here
 				if i != from && weights[i] > weights[best] && fits {
 					best = i
 				}
@@ -313,7 +313,7 @@ func (p *placer) refine() {
 	}
 }
 
-// Check says what of a placed topology cannot be at several sites.
+// Check says what in a placed topology cannot be spread over several sites.
 func Check(t *topology.Topology) error {
 	var p topology.Problems
 	if (t.Management != topology.Management{}) {

@@ -9,20 +9,20 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// port is a device's port of the switch, as its calls and those of the gateway tell of it.
+// port is the switch port of a device, as calls between it and the gateway show it.
 type port struct {
 	name    string
-	vlan    uint16          // that the device is to have
-	down    []segment.Heard // what it has heard of the gateway
-	up      []segment.Heard // what the gateway has heard of it
-	guarded bool            // it is in a lab, and does not call
+	vlan    uint16          // that the device should receive
+	down    []segment.Heard // received from the gateway
+	up      []segment.Heard // received by the gateway
+	guarded bool            // it is in a lab, and sends no calls
 	silent  bool            // nobody could listen there
 }
 
-// Sizes of calls: one that gets through if anything does, and a full one.
+// Sizes of calls: one that gets through if anything does, and a full frame.
 const smallCall, fullCall = 64, local.MTU
 
-// callsOn are the calls on some VLANs.
+// callsOn returns the calls to send on some VLANs.
 func callsOn(number uint64, from uint16, vlans []uint16) (out []segment.Call) {
 	for _, v := range vlans {
 		for _, size := range []uint16{smallCall, fullCall} {
@@ -32,7 +32,7 @@ func callsOn(number uint64, from uint16, vlans []uint16) (out []segment.Call) {
 	return out
 }
 
-// got says whether calls on a VLAN have arrived, and with which tag: with their own if any had it.
+// got says whether calls on a VLAN have arrived, and with which tag: with their own if any did.
 func got(heard []segment.Heard, vlan, size uint16) (as uint16, ok bool) {
 	for _, h := range heard {
 		if h.VLAN == vlan && h.Size == size {
@@ -51,8 +51,8 @@ func (p *port) through(vlan uint16) bool {
 	return ok && as == vlan
 }
 
-// portFinding says whether a device's VLAN arrives at it, at it alone where ports are told apart,
-// and what is wrong with the switch's port if not.
+// portFinding says whether a device's VLAN arrives at it, and only there if the switch separates
+// its ports; if not, what is wrong with the switch port.
 func portFinding(p *port, all []*port) local.Finding {
 	f := local.Finding{What: fmt.Sprintf("VLAN %d", p.vlan), Needed: true}
 	fail := func(says, cure string) local.Finding {
@@ -97,8 +97,8 @@ func portFinding(p *port, all []*port) local.Finding {
 	return f
 }
 
-// swapped is the device with which a device has been exchanged, if each gets the other's VLAN and
-// not its own.
+// swapped returns the device with which a device has been swapped, that is if each receives the
+// other's VLAN and not its own.
 func (p *port) swapped(all []*port) *port {
 	i := slices.IndexFunc(all, func(o *port) bool {
 		return o != p && o.vlan != p.vlan && p.through(o.vlan) && o.through(p.vlan) && !o.through(o.vlan)
@@ -109,7 +109,7 @@ func (p *port) swapped(all []*port) *port {
 	return all[i]
 }
 
-// otherwise says what does arrive at a device, and who has its VLAN.
+// otherwise says which VLANs do arrive at a device, and who receives its VLAN.
 func (p *port) otherwise(all []*port) string {
 	var arrive, owners []string
 	for _, h := range p.down {
@@ -132,7 +132,7 @@ func (p *port) otherwise(all []*port) string {
 	return says
 }
 
-// listed limits how many names are said.
+// listed joins names, of which it shows only the first few.
 func listed(names []string) string {
 	const most = 4
 	if len(names) > most {
@@ -148,7 +148,7 @@ func vlanName(id uint16) string {
 	return fmt.Sprintf("VLAN %d", id)
 }
 
-// trunkFinding says whether any VLAN leaves the gateway.
+// trunkFinding says whether any tagged frames leave the gateway.
 func trunkFinding(nic string, ports []*port) (f local.Finding, tried bool) {
 	f = local.Finding{What: "trunk", Needed: true, OK: true, Says: "VLANs get from " + nic + " through the switch"}
 	any := false

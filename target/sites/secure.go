@@ -11,9 +11,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// secured makes the ends of an encrypted network between sites: each knows all others, and calls
-// those after it. Its keys are new, and end with the network. It has one of the ports to itself,
-// the same at all its sites.
+// secured returns the ends of an encrypted network between sites: each knows all others, and starts
+// the handshakes with those after it. Its keys are new, and end with the network. It uses one of
+// the ports alone, the same at all its sites.
 func secured(names []string, address func(of, from string) netip.Addr, ports [2]int) (map[string]*lab.Secure, error) {
 	port := ports[0] + rand.IntN(ports[1]-ports[0]+1)
 	out := map[string]*lab.Secure{}
@@ -22,7 +22,7 @@ func secured(names []string, address func(of, from string) netip.Addr, ports [2]
 		if err != nil {
 			return nil, err
 		}
-		// Addresses that carriers use among themselves (RFC 6598): nobody else sees these.
+		// Addresses that carriers use internally (RFC 6598): nobody else sees them.
 		inner := netip.AddrFrom4([4]byte{100, 64, byte((i + 1) >> 8), byte(i + 1)})
 		out[name] = &lab.Secure{Key: key, Port: port, Address: inner}
 	}
@@ -38,12 +38,12 @@ func secured(names []string, address func(of, from string) netip.Addr, ports [2]
 	return out, nil
 }
 
-// within is an address function for tunnels within an encrypted network.
+// within returns the address function for tunnels in an encrypted network.
 func within(ends map[string]*lab.Secure) func(of, from string) netip.Addr {
 	return func(of, _ string) netip.Addr { return ends[of].Address }
 }
 
-// namesOf are those of all sites of a list, the head first.
+// namesOf returns the names of all sites of a list, the head first.
 func namesOf(list *site.List) []string {
 	out := []string{topology.Head}
 	for _, m := range list.Sites() {

@@ -20,8 +20,8 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// serveSelftest lets the head of a rack see what a lab changes of this device, and whether anything
-// gets past one.
+// serveSelftest serves the requests by which the head of a rack sees what a lab changes on this
+// device, and whether packets can bypass one.
 func serveSelftest(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/traces",
 		func(w http.ResponseWriter, _ *http.Request) { answer(w, local.Traces(lab.RunDir())) })
@@ -35,7 +35,7 @@ func serveSelftest(mux *http.ServeMux) {
 	})
 }
 
-// Traces describes what a lab could change of devices, by their names.
+// Traces describes everything on devices that a lab could change, by device.
 func Traces(ctx context.Context, devices []*site.Machine, owner int) (map[string][]string, error) {
 	out := map[string][]string{}
 	err := atEach(ctx, devices, owner, func(m *site.Machine, s *site.Site) (func(), error) {
@@ -45,8 +45,8 @@ func Traces(ctx context.Context, devices []*site.Machine, owner int) (map[string
 	return out, err
 }
 
-// atEach does something at all devices at once, and with its outcome, one after the other, what the
-// function that it returns does.
+// atEach runs a function at all devices concurrently, and then the functions that it returns, one
+// after the other.
 func atEach(ctx context.Context, devices []*site.Machine, owner int,
 	f func(*site.Machine, *site.Site) (func(), error)) error {
 	user, err := site.UserOf(owner)
@@ -71,13 +71,13 @@ func atEach(ctx context.Context, devices []*site.Machine, owner int,
 	})
 }
 
-// Escaped is what became of ways around a lab that were tried at a device.
+// Escaped is the result of attempts at a device to bypass a lab.
 type Escaped struct {
 	Tried   []local.Way `json:"tried"`
 	Arrived []string    `json:"arrived"` // at the gateway
 }
 
-// Around tries, at devices, to send past a lab, and listens at the gateway for what arrives.
+// Around tries, at devices, to bypass the lab, and listens at the gateway for what arrives.
 func Around(ctx context.Context, list *site.List, devices []*site.Machine, owner int) (map[string]Escaped, error) {
 	own := segment.Addresses(list.Head.NIC)
 	s, err := segment.Open(list.Head.NIC)
@@ -128,10 +128,10 @@ func Around(ctx context.Context, list *site.List, devices []*site.Machine, owner
 	return ways, err
 }
 
-// marks matches what ways around send.
+// marks matches the marks in packets of such attempts.
 var marks = regexp.MustCompile(`trivet-around-[0-9a-f]{16}-[a-z0-9]{1,16};`)
 
-// toward is the gateway's address that a device sees.
+// toward returns the gateway's address as a device sees it.
 func toward(own []netip.Prefix, seen netip.Addr) netip.Addr {
 	if i := slices.IndexFunc(own, func(p netip.Prefix) bool { return p.Addr() == seen }); i >= 0 {
 		return seen
@@ -139,7 +139,7 @@ func toward(own []netip.Prefix, seen netip.Addr) netip.Addr {
 	return own[0].Addr()
 }
 
-// Says sums up what became of the ways at devices.
+// Says summarizes the results for devices.
 func Says(ways map[string]Escaped, names []string) string {
 	var parts []string
 	for _, name := range names {

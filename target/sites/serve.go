@@ -25,7 +25,7 @@ import (
 	"trivet.dev/trivet/target/local"
 )
 
-// socketProtocol carries the bytes of a connection with a part's daemon, after an HTTP upgrade.
+// socketProtocol carries a connection to a part's daemon, after an HTTP upgrade.
 const socketProtocol = "trivet-socket/1"
 
 // Serve answers the head at another site, through standard input and output, until the head ends
@@ -79,7 +79,7 @@ func Serve(arguments []string) error {
 	return site.Serve(mux)
 }
 
-// managementOf is where the SSH server is that has the connection; invalid if that is not known.
+// managementOf returns the address of the SSH server of this connection; invalid if unknown.
 func managementOf(arguments []string) netip.AddrPort {
 	f := strings.Fields(strings.Join(arguments, " ")) // client's address and port, server's address and port
 	if len(f) != 4 {
@@ -93,8 +93,8 @@ func managementOf(arguments []string) netip.AddrPort {
 	return netip.AddrPortFrom(address.WithZone(""), uint16(port))
 }
 
-// partNamed returns the part that a request names. Labs that are no parts, and parts of other
-// heads' labs, are none of this head's business.
+// partNamed returns the part that a request names. It refuses labs that are no parts, and parts of
+// other heads' labs.
 func partNamed(w http.ResponseWriter, r *http.Request) (s lab.State, ok bool) {
 	name := r.PathValue("name")
 	s, err := lab.Load(name)
@@ -133,8 +133,8 @@ func serveUp(w http.ResponseWriter, r *http.Request, management netip.AddrPort) 
 	})
 }
 
-// atWork is how often the head is told that what it waits for is under way: it gives up a machine
-// that says nothing. See site.Answer.
+// atWork is the interval at which the head is told that a request is still under way: it gives up
+// on a machine that is silent. See site.Answer.
 const atWork = 10 * time.Second
 
 // stream sends what f reports as JSON lines, the last with its error.
@@ -178,7 +178,7 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// facts are this machine's.
+// facts returns the facts of this machine.
 func facts() site.Facts {
 	f := site.Facts{Version: version.Version, Kernel: kernel.Release(), Arch: runtime.GOARCH, Cores: runtime.NumCPU(),
 		Clock: time.Now().UnixNano()}

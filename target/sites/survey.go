@@ -18,8 +18,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Spread makes a lab that is about to come up one over the machines of a list and this one: it
-// reaches them, brings the program there, and places the nodes.
+// Spread turns a lab that is about to come up into one over the machines of a list and this one: it
+// connects to them, copies the program there, and places the nodes.
 func Spread(ctx context.Context, s *lab.State, list *site.List) error {
 	for _, m := range list.Sites() {
 		if name := PartName(s.Name, m.Name); !lab.NamePattern.MatchString(name) {
@@ -37,7 +37,7 @@ func Spread(ctx context.Context, s *lab.State, list *site.List) error {
 	cores := map[string]float64{topology.Head: float64(runtime.NumCPU())}
 	err = parallel.All(list.Sites(), func(m *site.Machine) error {
 		if m.Hosts > 0 {
-			return nil // how many cores it has makes no difference, and it may not be needed
+			return nil // its number of cores does not matter, and it may not be needed
 		}
 		f, err := survey(ctx, m, user)
 		mu.Lock()
@@ -65,7 +65,7 @@ func survey(ctx context.Context, m *site.Machine, u *site.User) (site.Facts, err
 	return askOnce[site.Facts](ctx, m, u, "/v1/facts")
 }
 
-// askOnce asks a machine something, over a connection of its own.
+// askOnce sends a machine one request, over a connection of its own.
 func askOnce[T any](ctx context.Context, m *site.Machine, u *site.User, path string) (out T, err error) {
 	s, err := site.Open(ctx, m, u)
 	if err != nil {
@@ -75,8 +75,8 @@ func askOnce[T any](ctx context.Context, m *site.Machine, u *site.User, path str
 	return site.Call[T](ctx, s, "GET", path, nil)
 }
 
-// Environments are the records of machines, with the versions of programs there, and the errors of
-// those that could not be reached, by name.
+// Environments returns the environments of machines, with the versions of programs there, and the
+// errors of those that could not be reached, by name.
 func Environments(ctx context.Context, machines []*site.Machine, owner int,
 	tools []string) (map[string]environment.Record, map[string]error) {
 	records, wrong := map[string]environment.Record{}, map[string]error{}
@@ -99,29 +99,29 @@ func Environments(ctx context.Context, machines []*site.Machine, owner int,
 	return records, wrong
 }
 
-// Examined is what doctor finds of a machine.
+// Examined is what doctor finds out about a machine.
 type Examined struct {
 	site.Facts
 	RTT      time.Duration   `json:"rtt_ns"`    // of a request through the SSH connection, the shortest of several
 	Offset   time.Duration   `json:"offset_ns"` // how far its clock is ahead of this one
 	Within   time.Duration   `json:"within_ns"` // the offset's error is at most this
-	Findings []local.Finding `json:"findings"`  // of its kernel, as doctor says them there
+	Findings []local.Finding `json:"findings"`  // of its kernel, as doctor would print them there
 	Err      error           `json:"-"`         // it cannot be a site
 	Problem  string          `json:"problem,omitempty"`
 }
 
-// Found is what doctor finds of a list of machines.
+// Found is what doctor finds out about a list of machines.
 type Found struct {
 	Machines map[string]Examined `json:"machines"`
 	Carriers []lab.Carried       `json:"carriers"` // between each two that can be sites
 }
 
-// bandwidthTime is how long doctor sends between two machines.
+// bandwidthTime is how long doctor sends between two machines to measure bandwidth.
 const bandwidthTime = 500 * time.Millisecond
 
-// Examine looks at all machines of a list at once, then at the ways between them; at those from
-// this machine only if this process may make tunnels. begins is told how many ways there are, and
-// how long they will take.
+// Examine examines all machines of a list at once, then the carriers between them; those from this
+// machine only if this process may make tunnels. It calls begins with how many carriers there are,
+// and how long measuring them takes.
 func Examine(ctx context.Context, list *site.List, owner int,
 	begins func(pairs int, takes time.Duration)) (out Found, err error) {
 	user, err := site.UserOf(owner)
@@ -131,7 +131,7 @@ func Examine(ctx context.Context, list *site.List, owner int,
 	if err := bondHere(list); err != nil {
 		return out, err
 	}
-	if list.Head.NIC == site.BondName { // which is made when a lab needs it
+	if list.Head.NIC == site.BondName { // made only when a lab needs it
 		list.Head.NIC = list.Head.Bond[0]
 	}
 	var mu sync.Mutex
@@ -175,7 +175,7 @@ func Examine(ctx context.Context, list *site.List, owner int,
 	var pairs []pair
 	for i := range names {
 		for _, far := range names[i+1:] {
-			// Hosts are linked to switches.
+			// Hosts have links only to switches.
 			if near := list.Machine(names[i]); near == nil || near.Hosts == 0 || list.Machine(far).Hosts == 0 {
 				pairs = append(pairs, pair{names[i], far})
 			}
@@ -195,8 +195,8 @@ func Examine(ctx context.Context, list *site.List, owner int,
 	return out, err
 }
 
-// numbersFor chooses the numbers by which doctor measures, if labs share them: a machine's own from
-// this one, and of the others the last, which labs take last.
+// numbersFor chooses the numbers with which doctor measures, if labs share them: for links from
+// this machine the other machine's own, for others the last ones, which labs use last.
 func numbersFor(list *site.List, pairs []pair) func(pair) uint32 {
 	of, by := map[pair]uint32{}, list.By()
 	if by.Numbers == nil {
@@ -215,7 +215,8 @@ func numbersFor(list *site.List, pairs []pair) func(pair) uint32 {
 	return func(p pair) uint32 { return of[p] }
 }
 
-// addressesOf says where the other sites reach a machine, and where it reaches this one.
+// addressesOf returns the address by which the other sites reach a machine, and that by which it
+// reaches this one.
 func addressesOf(list *site.List, m *site.Machine, s *site.Site) (its, own netip.Addr, err error) {
 	if its = m.Address; !its.IsValid() {
 		its = s.Remote
@@ -232,7 +233,7 @@ func addressesOf(list *site.List, m *site.Machine, s *site.Site) (its, own netip
 	return its, own, err
 }
 
-// examine looks at a machine.
+// examine examines a machine.
 func examine(ctx context.Context, s *site.Site) (x Examined, err error) {
 	if x, err = timed(ctx, s); err == nil {
 		x.Findings, err = site.Call[[]local.Finding](ctx, s, "GET", "/v1/examine", nil)
@@ -240,8 +241,8 @@ func examine(ctx context.Context, s *site.Site) (x Examined, err error) {
 	return x, err
 }
 
-// timed asks a machine several times what time it is: of the fastest answer, the clock there was
-// read at most half a round trip from the middle (RFC 5905, section 8, with equal ways).
+// timed asks a machine several times for the time: with the fastest answer, the clock there was
+// read within half a round trip of the middle (RFC 5905, section 8, with equal delays).
 func timed(ctx context.Context, s *site.Site) (x Examined, err error) {
 	for range 8 {
 		begin := time.Now()

@@ -11,14 +11,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// told is what a part has last said of itself.
+// told is a part's last report about itself.
 type told struct {
 	dead    []string          // see Dead
 	devices map[string]string // see Devices
 }
 
-// look asks a part what has ended there by itself, and tells the lab's owner what is new. It is
-// called when the part has something to tell, and when it has been reached.
+// look asks a part what has ended there by itself, and reports what is new to the lab's owner. It
+// is called on a Notice from the part, and when the part has been reached.
 func (l *Lab) look(ctx context.Context, p *part) {
 	ctx, cancel := patience.Overview.Context(ctx)
 	defer cancel()
@@ -26,7 +26,7 @@ func (l *Lab) look(ctx context.Context, p *part) {
 	defer p.looking.Unlock()
 	info, err := p.client.Info(ctx)
 	if err != nil {
-		return // it is looked at when it is reached again
+		return // it is asked when it is reached again
 	}
 	is := &told{info.Dead, info.Devices}
 	was := p.told.Swap(is)
@@ -45,7 +45,7 @@ func (l *Lab) look(ctx context.Context, p *part) {
 	}
 }
 
-// dead lists what a part has said that has ended there.
+// dead lists what has ended according to the part's last report.
 func (p *part) dead() (out []string) {
 	if t := p.told.Load(); t != nil {
 		for _, what := range t.dead {
@@ -55,7 +55,7 @@ func (p *part) dead() (out []string) {
 	return out
 }
 
-// Heal restarts what has ended, here and at the parts that have said so.
+// Heal restarts what has ended, here and at the parts that have reported something.
 func (l *Lab) Heal(ctx context.Context) error {
 	done, err := l.turn(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *Lab) Heal(ctx context.Context) error {
 		if len(p.dead()) == 0 {
 			return nil
 		}
-		err := p.become(ctx, l.partOf(l.Topology(), p.machine.Name)) // what has ended is a change to it
+		err := p.become(ctx, l.partOf(l.Topology(), p.machine.Name)) // to the part, this is a change
 		if errors.Is(err, errAway) {
 			return nil
 		}
@@ -75,8 +75,8 @@ func (l *Lab) Heal(ctx context.Context) error {
 	}))
 }
 
-// Devices says what of the kernels is used: where they differ, at which sites. Of a part that has
-// not been reached nothing is said.
+// Devices says which kernel features are used; where sites differ, at which sites. It leaves out
+// parts that have not been reached.
 func (l *Lab) Devices() map[string]string {
 	at := map[string]map[string][]string{} // sites, by what and how
 	add := func(site string, devices map[string]string) {
@@ -108,5 +108,5 @@ func (l *Lab) Devices() map[string]string {
 	return out
 }
 
-// Accelerators says it of what is here: the other sites say it when they are watched.
+// Accelerators returns those of the part here: other sites report theirs when they are watched.
 func (l *Lab) Accelerators() map[string]string { return l.here.Accelerators() }

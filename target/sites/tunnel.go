@@ -23,7 +23,7 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// tunnelEnd is one end of a tunnel that exists only to be measured.
+// tunnelEnd is one end of a tunnel that exists only for a measurement.
 type tunnelEnd struct {
 	topology.Carrier
 	Number int  `json:"number"` // of the tunnel, the same at both ends
@@ -32,8 +32,8 @@ type tunnelEnd struct {
 
 func (e tunnelEnd) device() string { return fmt.Sprintf("t%d", e.Number) }
 
-// address is an end's within the tunnel: each tunnel has a block of four of those set apart for
-// measurements (RFC 2544, appendix C.2.2).
+// address returns an end's address within the tunnel: each tunnel has a block of four in the range
+// reserved for benchmarks (RFC 2544, appendix C.2.2).
 func (e tunnelEnd) address(first bool) netip.Addr {
 	n := uint32(198<<24|18<<16) + uint32(e.Number)*4 + 2
 	if first {
@@ -42,22 +42,21 @@ func (e tunnelEnd) address(first bool) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, n)))
 }
 
-// gaugeRequest is what a site is to measure.
+// gaugeRequest says what a site is to measure.
 type gaugeRequest struct {
-	Secure *lab.Secure `json:"secure,omitempty"` // what the tunnels travel in
+	Secure *lab.Secure `json:"secure,omitempty"` // the network of the tunnels
 	Ends   []tunnelEnd `json:"ends"`
 }
 
-// tunnels are ends on this machine, in a network namespace without a name: it and they are gone
-// when this process is, however it ends.
+// tunnels are ends on this machine, in a network namespace without a name: they disappear when this
+// process ends, however it ends.
 type tunnels struct {
 	ns       *os.File
 	ends     []tunnelEnd
 	listener net.Listener
 }
 
-// sinkPort is where an end takes what the other sends to see how much gets through (discard, RFC
-// 863).
+// sinkPort is where an end receives data for measuring throughput (discard, RFC 863).
 const sinkPort = 9
 
 func openTunnels(r gaugeRequest) (t *tunnels, err error) {
@@ -100,14 +99,14 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 		return t, err
 	}
 	err = inside.File(t.ns, func() error {
-		// Else the kernel would look for neighbors while the far end may not be there yet.
+		// Otherwise the kernel would resolve neighbours before the far end exists.
 		if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0); err != nil &&
 			!errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		for file, value := range map[string]string{
 			"ping_group_range": "0 2147483647",
-			"ip_no_pmtu_disc":  "1", // full frames may travel in fragments
+			"ip_no_pmtu_disc":  "1", // full packets may be fragmented
 		} {
 			if err := os.WriteFile("/proc/sys/net/ipv4/"+file, []byte(value), 0); err != nil {
 				return err
@@ -119,8 +118,8 @@ func openTunnels(r gaugeRequest) (t *tunnels, err error) {
 				return err
 			}
 			own := &net.IPNet{IP: e.address(e.First).AsSlice(), Mask: net.CIDRMask(30, 32)}
-			// The tunnel's driver tells its senders how much fits into a packet of the carrier;
-			// these must not heed that, and send full ones.
+			// The tunnel's driver tells senders how much fits into a packet of the carrier; these
+			// must ignore that, and send full packets.
 			full := &netlink.Route{LinkIndex: dev.Attrs().Index, MTU: local.MTU, MTULock: true,
 				Dst: &net.IPNet{IP: e.address(!e.First).AsSlice(), Mask: net.CIDRMask(32, 32)}}
 			if err := errors.Join(netlink.AddrAdd(dev, &netlink.Addr{IPNet: own}), netlink.LinkSetUp(dev),
@@ -144,16 +143,16 @@ func (t *tunnels) close() {
 	if t.ns == nil {
 		return
 	}
-	// The kernel would do so later, when a link of the lab may want the VLAN.
+	// The kernel would do this later, when a link of the lab may already need the VLAN.
 	if b, err := netbatch.In(t.ns); err == nil {
-		b.DelGroup() // one by one, each would wait for all readers of the kernel's tables
+		b.DelGroup() // together, as each removal waits for all readers of the kernel's tables
 		_ = b.Flush()
 		b.Close()
 	}
 	t.ns.Close()
 }
 
-// sink takes whatever connections send, and answers with how much that was.
+// sink reads what connections send, and answers each with the number of bytes.
 func sink(l net.Listener) {
 	for {
 		conn, err := l.Accept()
@@ -176,9 +175,9 @@ const (
 	ipv4Headers   = 28 // of an echo request: IPv4 and ICMP, without options
 )
 
-// measure measures all tunnels of which this is the first end, at once.
+// measure measures all tunnels of which this is the first end, concurrently.
 func (t *tunnels) measure(ctx context.Context) ([]measured, error) {
-	var may, must *ping.Pinger // be fragmented, be whole
+	var may, must *ping.Pinger // fragmentation allowed, or not
 	err := inside.File(t.ns, func() (err error) {
 		if may, err = ping.Open(false); err == nil {
 			must, err = ping.Open(false)
@@ -211,7 +210,7 @@ func (t *tunnels) measure(ctx context.Context) ([]measured, error) {
 	return out, ctx.Err()
 }
 
-// measured is what was found of a tunnel.
+// measured is the result for a tunnel.
 type measured struct {
 	Number int `json:"number"`
 	lab.Carried
@@ -251,15 +250,15 @@ func (e tunnelEnd) measure(ctx context.Context, may, must *ping.Pinger) measured
 	m.Full = arrives(may, local.MTU, 3)
 	if e.Remote.Is4() {
 		m.Whole = largest(576, local.MTU, func(size int) bool {
-			return arrives(must, size, 2) // one may be lost, and on a busy machine all that are sent at once
+			return arrives(must, size, 2) // one may be lost, and on a busy machine all of a burst
 		})
 	}
 	return m
 }
 
 // largest returns the largest number from low to high that passes; 0 if none does. It tries several
-// at once, as each that does not pass takes its time. What is usual, all or all but a tunnel's
-// headers on Ethernet, is among the first.
+// at once, as each that does not pass takes a timeout. The usual values (all, or all but a tunnel's
+// headers on Ethernet) are among the first.
 func largest(low, high int, passes func(int) bool) int {
 	const atOnce = 8
 	found := 0
@@ -301,7 +300,7 @@ func largest(low, high int, passes func(int) bool) int {
 // header inside (RFC 7348, section 5).
 const tunnelHeaders = 20 + 8 + 8 + 14
 
-// throughput sends by TCP for a while, and returns how much got through, in bit/s.
+// throughput sends by TCP for a while, and returns the throughput in bit/s.
 func (t *tunnels) throughput(ctx context.Context, number int, d time.Duration) (topology.Rate, error) {
 	at := slices.IndexFunc(t.ends, func(e tunnelEnd) bool { return e.Number == number })
 	if at < 0 {

@@ -83,13 +83,13 @@ func (e siteProber) end() ([]segment.Heard, error) {
 	return site.Call[[]segment.Heard](e.ctx, e.site, "DELETE", e.path, nil)
 }
 
-// healthRequest says where a device is reached, and what is said of it.
+// healthRequest gives the interface and the address by which a device is reached.
 type healthRequest struct {
 	NIC     string     `json:"nic,omitempty"`
 	Address netip.Addr `json:"address,omitzero"`
 }
 
-// serveHealth lets the head of a rack look at this device.
+// serveHealth serves the requests by which the head of a rack checks this device.
 func serveHealth(mux *http.ServeMux) {
 	mux.HandleFunc("POST /v1/health", func(w http.ResponseWriter, r *http.Request) {
 		var request healthRequest

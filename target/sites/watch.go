@@ -11,15 +11,15 @@ import (
 	"trivet.dev/trivet/measure/environment"
 )
 
-// watches are the numbers of the parts' own, by ours.
+// watches maps our numbers to those of the parts.
 type watches struct {
 	mu   sync.Mutex
 	last int
 	open map[int]map[string]int
 }
 
-// Counters are those of the devices at all other sites. Switches' namespaces are told apart by
-// their sites. It may be called at any time.
+// Counters returns the counters of the devices at all other sites. The switches' namespaces are
+// distinguished by site. It may be called at any time.
 func (l *Lab) Counters(ctx context.Context) (map[string]counters.Port, error) {
 	out, mu := map[string]counters.Port{}, sync.Mutex{}
 	err := l.each(func(p *part) error {
@@ -37,8 +37,8 @@ func (l *Lab) Counters(ctx context.Context) (map[string]counters.Port, error) {
 	return out, err
 }
 
-// Logs are what the logs at the other sites have from certain bytes on. It may be called at any
-// time.
+// Logs returns what was added to the logs at the other sites after the given offsets. It may be
+// called at any time.
 func (l *Lab) Logs(ctx context.Context, read map[string]map[string]int64) map[string]lab.SiteLogs {
 	out, mu := map[string]lab.SiteLogs{}, sync.Mutex{}
 	_ = l.each(func(p *part) error {
@@ -55,7 +55,7 @@ func (l *Lab) Logs(ctx context.Context, read map[string]map[string]int64) map[st
 	return out
 }
 
-// BeginWatch lets the other sites watch themselves. It may be called at any time.
+// BeginWatch has the other sites watch themselves. It may be called at any time.
 func (l *Lab) BeginWatch(ctx context.Context) (int, error) {
 	ids, mu := map[string]int{}, sync.Mutex{}
 	err := l.each(func(p *part) error {
@@ -76,7 +76,7 @@ func (l *Lab) BeginWatch(ctx context.Context) (int, error) {
 	return w.last, err
 }
 
-// EndWatch says what the other sites' machines did meanwhile, and how far ahead their clocks are
+// EndWatch returns what the other sites' machines did meanwhile, and how far ahead their clocks are
 // now. It may be called at any time.
 func (l *Lab) EndWatch(ctx context.Context, id int) (map[string]environment.SiteUsage, error) {
 	l.watches.mu.Lock()

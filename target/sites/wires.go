@@ -10,9 +10,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// placeSwitches puts switches at the devices of a list that are switches: those that the file puts
-// there, by the device's name or a label that only devices have, and those that are called as a
-// device is. Each takes one. All other switches are placed like any node.
+// placeSwitches places switches at the devices of a list that are switches: those that the file
+// puts there, by the device's name or a label that only devices have, and those with a device's
+// name. Each device takes one. All other switches are placed like any node.
 func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology) error {
 	var p topology.Problems
 	was, has := map[string]*topology.Node{}, map[string]string{}
@@ -60,16 +60,16 @@ func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology
 	return p.Err()
 }
 
-// onlyDevicesHave says whether a word is a label, and devices alone have it.
+// onlyDevicesHave says whether a word is a label that only devices have.
 func onlyDevicesHave(list *site.List, label string) bool {
 	with := func(m *site.Machine) bool { return slices.Contains(m.Labels, label) }
 	return label != "" && slices.ContainsFunc(list.Devices(), with) && !slices.ContainsFunc(list.Sites(), with) &&
 		!slices.Contains(list.Head.Labels, label)
 }
 
-// wireLinks gives links between machines that wires join one of those each; a link keeps the one
-// that it had. Those that are networks of the machines' provider have the zero Wire, which joins
-// nothing. All others become VLANs, if the machines have such.
+// wireLinks assigns each link between machines that wires join one of those wires; a link keeps the
+// wire that it had. Links that are networks of the machines' provider get the zero Wire, which
+// joins nothing. All others become VLANs, if the machines have any.
 func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) (map[string]site.Wire, error) {
 	out, nodes, keys := map[string]site.Wire{}, t.NodesByName(), topology.LinkKeys(t)
 	taken := map[[2]site.Plug]bool{}
@@ -129,12 +129,12 @@ func Devices(t *topology.Topology, list *site.List) (count int) {
 }
 
 // native says whether an end of a link is a host that is a machine itself, whose interfaces are not
-// taken.
+// moved.
 func native(nodes map[string]*topology.Node, l *topology.Link) bool {
 	return slices.ContainsFunc(l.Ends[:], func(e topology.Endpoint) bool { return nodes[e.Node].Native })
 }
 
-// checkUnwired says why a link that has no wire cannot be made otherwise.
+// checkUnwired says why a link without a wire cannot be made in another way.
 func checkUnwired(l *topology.Link, list *site.List, between []string, p *topology.Problems) {
 	for i, name := range between {
 		m := list.Machine(name)
@@ -159,8 +159,8 @@ func checkUnwired(l *topology.Link, list *site.List, between []string, p *topolo
 	}
 }
 
-// checkDevices says what of a placed topology its devices cannot be. It makes no difference which
-// numbers links have.
+// checkDevices says what of a placed topology its devices cannot implement. The numbers of links do
+// not matter.
 func checkDevices(t *topology.Topology, list *site.List) error {
 	wires, err := wireLinks(t, list, nil)
 	if err != nil {
@@ -205,7 +205,7 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 				"%s stands for a slow device, as a model, and %s is a device itself", n.Name, n.On)
 		}
 	}
-	for i, l := range t.Links { // what goes by a wire goes through nothing of the lab's
+	for i, l := range t.Links { // what uses a wire passes nothing of the lab's
 		if _, wired := wires[keys[i]]; !wired {
 			continue
 		}
@@ -220,7 +220,7 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 	return p.Err()
 }
 
-// portsAt returns the switch that is at a device, or nil, and its ports by number.
+// portsAt returns the switch that is placed at a device, or nil, and its ports by number.
 func portsAt(t *topology.Topology, m *site.Machine, wires map[string]site.Wire,
 	numbers map[string]uint32) (n *topology.Node, ports []openwrt.Port) {
 	i := slices.IndexFunc(t.Nodes, func(n *topology.Node) bool { return n.On == m.Name && n.Kind == topology.Switch })

@@ -13,16 +13,17 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Beside is what is in a file beside a topology's, and its permissions.
+// Beside is the content and the permissions of a file next to a topology's file.
 type Beside struct {
 	Text string
 	Mode uint32
 }
 
-// ReadConfig reads the files with configurations and user data, and those that nodes are given,
-// that a topology names: those below the directory of its own file, as the user who has asked for
-// the topology. No link leads out of there, and none is that file itself: what is saved from a node
-// would become the topology. Of files that are about to be written, texts are what will be in them.
+// ReadConfig reads the files that a topology names: configurations, user data, and files that are
+// given to nodes. They must be below the directory of the topology's own file, and are read as the
+// user who asked for the topology. Symbolic links that lead out of the directory are not followed.
+// The topology's own file is refused: what is saved from a node would replace the topology. For
+// files that are about to be written, texts has their future contents.
 func ReadConfig(file string, t *topology.Topology, texts map[string]Beside) (problems topology.Problems) {
 	if !slices.ContainsFunc(t.Nodes, func(n *topology.Node) bool { return n.HasTexts() }) {
 		return nil

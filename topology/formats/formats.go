@@ -47,11 +47,12 @@ type Options struct {
 	Topo string
 	// Args are the command line arguments of a file that is a program.
 	Args []string
-	// Waiting, if set, is told what a reader is waiting for if that takes more than a moment.
+	// Waiting, if set, is called with what a reader is waiting for, if that takes more than a
+	// moment.
 	Waiting func(what string)
 }
 
-// Loss is something a format cannot hold.
+// Loss is a part of a topology that a format cannot hold.
 type Loss struct {
 	Subject string `json:"subject"` // "link s1-s2", "host h1", "topology"
 	Field   string `json:"field"`   // "jitter"
@@ -68,7 +69,7 @@ func (l Loss) String() string {
 
 var registry []*Format
 
-// Register makes a format known; formats call it from init.
+// Register adds a format to those that are known; formats call it from init.
 func Register(f *Format) {
 	registry = append(registry, f)
 	slices.SortFunc(registry, func(a, b *Format) int { return cmp.Compare(a.Name, b.Name) })
@@ -124,8 +125,8 @@ func ForFile(file string, data []byte) (*Format, error) {
 		strings.Join(known, ", "))
 }
 
-// File is the file that is meant where a directory is named: the one in it that makes it a topology
-// of some format. Any other name stands for itself.
+// File returns the topology's file if name is a directory: the file in it that makes it a topology
+// of some format. Any other name is returned as it is.
 func File(name string) string {
 	for _, f := range registry {
 		if f.Directory == "" {

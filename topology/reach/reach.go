@@ -20,9 +20,9 @@ const (
 	maxWork  = 10_000_000 // names read, and pairs stated, each time
 )
 
-// Expectation is what a file says of the hosts of a topology.
+// Expectation is what a file expects of the hosts of a topology.
 type Expectation struct {
-	otherwise bool // of pairs that no line names
+	otherwise bool // for pairs that no line names
 	said      map[[2]string]statement
 }
 
@@ -40,7 +40,8 @@ func (e *Expectation) Reaches(from, to string) bool {
 	return e.otherwise
 }
 
-// A section is a mapping of the file: what its lines h1: h2 say of the way there and back.
+// A section is a mapping in the file. there and back say whether, for its lines h1: h2, h1 must
+// reach h2 and h2 must reach h1.
 type section struct {
 	there, back bool
 	doc         string
@@ -180,7 +181,7 @@ func commasEnd(text string) string {
 	}, text)
 }
 
-// spend says whether there may be so much more to do.
+// spend says whether the limit allows that much more work.
 func (r *reader) spend(work int, pos topology.Position) bool {
 	before := r.work
 	if r.work += work; before <= maxWork && r.work > maxWork {
@@ -190,7 +191,7 @@ func (r *reader) spend(work int, pos topology.Position) bool {
 	return r.work <= maxWork
 }
 
-// pairs notes what is said of each pair of one of these and another of those.
+// pairs records a statement for each pair of one host in from and another in to.
 func (r *reader) pairs(s section, pos topology.Position, from, to []string) {
 	if !r.spend(len(from)*len(to), pos) {
 		return

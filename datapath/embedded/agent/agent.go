@@ -61,7 +61,7 @@ type Agent struct {
 	listeners  []*listener
 	generation uint64 // of the last election of a master
 	elected    bool
-	failing    *time.Timer // runs until the switch forwards by learning
+	failing    *time.Timer // runs until the switch starts to forward by learning
 	learns     bool        // see learn
 	closed     bool
 	group      sync.WaitGroup
@@ -143,7 +143,7 @@ func (a *Agent) remove(s *Session) {
 	}
 }
 
-// failMode starts or ends what the switch does without a controller. It is called with mu held.
+// failMode starts or ends standalone forwarding without a controller. It is called with mu held.
 func (a *Agent) failMode() {
 	if a.failing != nil {
 		a.failing.Stop()
@@ -189,9 +189,9 @@ func (a *Agent) SetStandalone(on bool) {
 // controller uses it.
 const LearnCookie = 0x6c6561726e
 
-// learn makes a switch without configured controllers forward by learning, by an entry below all
-// others, as Open vSwitch does, so that entries added by hand take precedence. If someone has
-// replaced that entry, theirs stays. It is called with mu held.
+// learn makes a switch without configured controllers forward by learning, by an entry of the
+// lowest precedence, as Open vSwitch does, so that entries added by hand take precedence. If
+// somebody has replaced that entry, theirs stays. It is called with mu held.
 func (a *Agent) learn(on bool) {
 	if a.learns == on {
 		return

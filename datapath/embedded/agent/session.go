@@ -47,7 +47,7 @@ func (a *Agent) Join(peer Peer) *Session { return a.join(peer, true) }
 
 func (a *Agent) join(peer Peer, controls bool) *Session {
 	s := &Session{agent: a, peer: peer, controls: controls, role: openflow.RoleEqual, missSend: defaultMissSend,
-		// Requests in parts are not supported beyond this.
+		// Requests in more parts than this are not supported.
 		parts: openflow.Reassembler{MaxPending: 4, MaxBytes: 4 << 20}}
 	if controls {
 		s.async = openflow.DefaultAsync()
@@ -236,7 +236,8 @@ func (s *Session) flowMod(m *openflow.FlowMod) error {
 	return nil
 }
 
-// tableMod has no effect: no bit of a table's configuration has a meaning any more (section 7.3.3).
+// tableMod has no effect: no bit of a table's configuration has a meaning in this version (section
+// 7.3.3).
 func (s *Session) tableMod(m *openflow.TableMod) error {
 	if m.Table != openflow.TableAll && m.Table >= s.agent.sw.Features().Tables {
 		return &pipeline.Refusal{Code: openflow.TableModFailedBadTable, Why: "there is no such table"}

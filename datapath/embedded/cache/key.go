@@ -78,7 +78,7 @@ func maskOf(m *pipeline.Mask, k *pipeline.Key, class int) (words, bool) {
 	case beyond == 0 || class == classIPv4 || class == classOther: // they have none of these fields
 	case class == classARP:
 		return w, false
-	default: // nor have those that are no neighbour discovery
+	default: // only neighbour discovery has them
 		w[3] |= protoMask | shapeMask
 		if k.Field(openflow.FieldIPProto).Lo == openflow.IPProtoICMPv6 {
 			w[4] |= icmpTypeMask

@@ -29,7 +29,7 @@ func (t *translator) action(a *openflow.Action, c *scope) bool {
 		if !t.ip() {
 			break
 		}
-		if t.lacks(shapeBadSum) { // who routes drops it (RFC 1812, section 5.2.2): by how much it is wrong would stay
+		if t.lacks(shapeBadSum) { // as routers do (RFC 1812, section 5.2.2); the error would stay
 			return false
 		}
 		if !t.decTTL() {
@@ -67,8 +67,8 @@ func (t *translator) action(a *openflow.Action, c *scope) bool {
 	return !t.stopped()
 }
 
-// checkLarger notes in the metadata whether the packet is longer than the action says. A
-// translation is that of packets that are not: most are not, and those that are are few.
+// checkLarger sets metadata if the packet is longer than the action says. A translation only holds
+// for packets that are not longer, which most are.
 func (t *translator) checkLarger(a *openflow.Action) {
 	limit, bit, _ := a.AsCheckPacketLarger()
 	st := &t.st
@@ -78,7 +78,7 @@ func (t *translator) checkLarger(a *openflow.Action) {
 		st.key[wordMeta] |= 1 << bit
 	case !t.dynamic:
 		t.out.Largest = min(t.out.Largest, int(limit)-grown)
-		t.out.Mask.addTagged() // who compares sizes without tags has to know how many there are
+		t.out.Mask.addTagged() // sizes without tags depend on how many there are
 	}
 }
 
@@ -146,8 +146,8 @@ func (t *translator) output(a *openflow.Action, c *scope) {
 	}
 }
 
-// flood sends the packet out by all ports but that of the ingress, and where it is to reach each
-// network once, not by blocked ones.
+// flood sends the packet out by all ports except the ingress. With once, it uses only ports that
+// are not blocked, so that each network gets the packet once.
 func (t *translator) flood(s *Switch, once bool) {
 	in := t.st.key.inPort()
 	for _, p := range s.order {
@@ -160,7 +160,7 @@ func (t *translator) flood(s *Switch, once bool) {
 	}
 }
 
-// normal forwards as a switch without OpenFlow does: by where addresses have been seen.
+// normal forwards as a switch without OpenFlow does: by where addresses have been learned.
 func (t *translator) normal(s *Switch) {
 	k := &t.st.key
 	in := k.inPort()
@@ -193,8 +193,8 @@ func (t *translator) normal(s *Switch) {
 	}
 }
 
-// group gives copies of the packet to buckets. What comes after the action has the packet as it was
-// before, whatever becomes of the copies.
+// group passes copies of the packet to buckets. Actions after this one see the packet as it was
+// before, whatever happens to the copies.
 func (t *translator) group(number uint32, c *scope) {
 	s := c.sw
 	t.read(s, ReadGroups)
@@ -235,8 +235,9 @@ func (t *translator) bucket(g *Group, i int, c *scope) {
 	t.st = before
 }
 
-// hash returns a number by which a select group chooses: the same for the packets of a connection,
-// and the same after a restart. All addresses count; parts of IP packets go one way, by these.
+// hash returns the number by which a select group chooses: the same for all packets of a
+// connection, and the same after a restart. All addresses count; fragments of IP packets are hashed
+// by them alone, so that they take one path.
 func (t *translator) hash(s *Switch, group uint32) uint64 {
 	k := &t.st.key
 	h := mixFixed(s.config.DatapathID, uint64(group)+1)
@@ -275,8 +276,8 @@ type actionSet struct {
 	list [64]*openflow.Action
 }
 
-// rankOf is the place of an action in the order of execution: that of the specification, with pops
-// from the outside.
+// rankOf is the position of an action in the order of execution: that of the specification, with
+// pops from the outside.
 var rankOf = func() (ranks [32]uint8) {
 	for i, a := range []openflow.ActionType{
 		openflow.ActionCopyTTLIn, openflow.ActionPopVLAN, openflow.ActionPopPBB, openflow.ActionPopMPLS,
@@ -289,7 +290,7 @@ var rankOf = func() (ranks [32]uint8) {
 	return ranks
 }()
 
-// add adds an action, or puts it in the place of one of its kind.
+// add adds an action, or replaces the one of its kind.
 func (s *actionSet) add(a *openflow.Action) {
 	at := s.n
 	for i, other := range s.list[:s.n] {

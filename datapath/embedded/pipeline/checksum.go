@@ -7,8 +7,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A patch changes bytes of a packet and keeps its checksums right. They are updated by the
-// difference (RFC 1624), so that a wrong one stays wrong, and a fragment's right.
+// A patch changes bytes of a packet and updates its checksums by the difference (RFC 1624): so a
+// wrong checksum stays wrong, and a fragment's stays right.
 type patch struct {
 	frame   []byte
 	l       *layout
@@ -16,7 +16,7 @@ type patch struct {
 	partial bool // the transport checksum is that of the pseudo header, to be completed by a device
 }
 
-// What a change is covered by.
+// cover says which checksums cover a change.
 type cover uint8
 
 const (
@@ -73,8 +73,8 @@ func (p *patch) transport(delta uint32, covered cover) {
 	}
 }
 
-// sctp returns what the checksum of an SCTP packet (RFC 9260, appendix A) should be that is here as
-// a whole; false where there is none.
+// sctp returns the correct checksum of an SCTP packet (RFC 9260, appendix A); false if the packet
+// is not SCTP, or not complete.
 func (p *patch) sctp() (sum uint32, ok bool) {
 	if p.proto != openflow.IPProtoSCTP || p.l.l4 == 0 || p.partial {
 		return 0, false
@@ -85,8 +85,8 @@ func (p *patch) sctp() (sum uint32, ok bool) {
 	return crc32.Update(sum, castagnoli, b[12:]), true
 }
 
-// adjustSCTP changes the checksum as the right one has changed: a CRC is linear, so that a wrong
-// one stays wrong.
+// adjustSCTP changes the checksum by as much as the correct one has changed: a CRC is linear, so a
+// wrong one stays wrong.
 func (p *patch) adjustSCTP(before uint32) {
 	after, _ := p.sctp()
 	field := p.frame[p.l.l4+8:]

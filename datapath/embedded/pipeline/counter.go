@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// A Counter counts packets and bytes, and knows when the last packet came. It may be used by many
-// at a time.
+// A Counter counts packets and bytes, and records the time of the last packet. It may be used
+// concurrently.
 type Counter struct {
 	packets atomic.Uint64
 	bytes   atomic.Uint64
 	used    atomic.Int64
 }
 
-// Add counts packets, the last of which came at that time.
+// Add counts packets, the last of which arrived at that time.
 func (c *Counter) Add(packets, bytes uint64, now time.Duration) {
 	c.packets.Add(packets)
 	c.bytes.Add(bytes)
 	if last := c.used.Load(); int64(now) > last {
-		c.used.CompareAndSwap(last, int64(now)) // who comes between has a time as good
+		c.used.CompareAndSwap(last, int64(now)) // a concurrent update is as good
 	}
 }
 
@@ -28,7 +28,7 @@ func (c *Counter) Packets() uint64 { return c.packets.Load() }
 // Bytes returns how many bytes they had.
 func (c *Counter) Bytes() uint64 { return c.bytes.Load() }
 
-// Used returns when the last one came.
+// Used returns when the last one arrived.
 func (c *Counter) Used() time.Duration { return time.Duration(c.used.Load()) }
 
 func (c *Counter) reset() {

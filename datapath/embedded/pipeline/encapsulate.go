@@ -7,9 +7,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// The actions on MPLS labels and PBB tags work on the bytes of a frame: what is under them is known
-// when it has been uncovered. Each returns the frame, which may have been moved, as it was where
-// the action makes no sense for it.
+// Actions on MPLS labels and PBB tags work on the bytes of a frame, as the headers below are known
+// only once they are uncovered. Each returns the frame, which may have been moved, or leaves it
+// unchanged if the action does not apply to it.
 
 // pushMPLS adds a label after the VLAN tags, with the values of the one under it, or the TTL of IP
 // (section 5.12.1).
@@ -29,7 +29,7 @@ func pushMPLS(frame []byte, k *Key, l *layout, ethType uint16) []byte {
 	return frame
 }
 
-// popMPLS removes the outermost label; what it uncovers is said to be of ethType.
+// popMPLS removes the outermost label; ethType becomes the type of what it uncovers.
 func popMPLS(frame []byte, l *layout, ethType uint16) []byte {
 	if l.mpls == 0 {
 		return frame
@@ -62,8 +62,8 @@ func popPBB(frame []byte, l *layout) []byte {
 	return slices.Delete(frame, l.typeAt, l.pbb+16)
 }
 
-// ttlBelow returns where the TTL of the header under the outermost label is; 0: there is none.
-// Under the last label is what its first bits say.
+// ttlBelow returns the offset of the TTL in the header below the outermost label; 0 if there is
+// none. What follows the last label shows in its first bits.
 func ttlBelow(frame []byte, l *layout) int {
 	at := l.mpls + 4
 	switch {
@@ -103,8 +103,8 @@ func copyTTLIn(frame []byte, l *layout) {
 	frame[below] = frame[l.mpls+3]
 }
 
-// onBytes carries out an action that changes which headers there are. The frame is changed in place
-// where it has room.
+// onBytes executes an action that adds or removes headers. The frame is changed in place where it
+// has room.
 func onBytes(a *openflow.Action, frame []byte, k *Key, l *layout) []byte {
 	switch a.Type {
 	case openflow.ActionPushMPLS:

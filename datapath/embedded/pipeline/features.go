@@ -11,7 +11,7 @@ func (s *Switch) Features() *openflow.FeaturesReply {
 	}
 }
 
-// allActions are the actions that there are.
+// allActions are the supported actions.
 var allActions = []openflow.ActionType{
 	openflow.ActionOutput, openflow.ActionCopyTTLOut, openflow.ActionCopyTTLIn, openflow.ActionSetMPLSTTL,
 	openflow.ActionDecMPLSTTL, openflow.ActionPushVLAN, openflow.ActionPopVLAN, openflow.ActionPushMPLS,
@@ -41,7 +41,7 @@ var meterFeatures = openflow.MeterFeatures{
 	MaxBands: maxBands,
 }
 
-// tableFeatures says what each table can do; they are alike but for the tables that can follow.
+// tableFeatures describes each table; tables differ only in which ones can follow.
 func (s *Switch) tableFeatures() openflow.TableFeaturesList {
 	var instructions []openflow.InstructionID
 	for t := openflow.InstructionGotoTable; t <= openflow.InstructionMeter; t++ {
@@ -88,9 +88,9 @@ func (s *Switch) tableFeatures() openflow.TableFeaturesList {
 	return list
 }
 
-// properties adds to each property the same one of the table-miss entry, for which an entry's
-// instructions and actions all hold. It might be left out where it is the same (section 7.3.5.5.2),
-// but there are controllers that then take it for empty, and make no table-miss entry.
+// properties adds to each property the same one for the table-miss entry, which supports all
+// instructions and actions that other entries do. It could be omitted where it is equal (section
+// 7.3.5.5.2), but some controllers then take it as empty, and make no table-miss entry.
 func properties(list ...openflow.TableProperty) (out []openflow.TableProperty) {
 	for _, p := range list {
 		out = append(out, p)

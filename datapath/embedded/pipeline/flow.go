@@ -26,15 +26,15 @@ type Flow struct {
 	subtable *subtable
 	values   []uint64
 	next     *Flow // with the same hash, of the same or a lower priority
-	expiry   int   // place in the heap of the network + 1; 0: not there
+	expiry   int   // index in the heap of the network + 1; 0: not in it
 	deadline time.Duration
 }
 
 // Instructions returns what the entry does; it must not be changed.
 func (f *Flow) Instructions() []openflow.Instruction { return f.program.instructions }
 
-// coveredBy reports whether the entry's match has all the bits of a mask, which is covered by that
-// of its subtable.
+// coveredBy reports whether the entry's match includes all bits of a mask, which the mask of the
+// entry's subtable covers.
 func (f *Flow) coveredBy(value *Key, mask *Mask) bool {
 	for i, w := range f.subtable.words {
 		if (f.values[i]^value[w.word])&mask[w.word] != 0 {
@@ -65,7 +65,7 @@ func (f *Flow) overlaps(value *Key, mask *Mask) bool {
 // tableMiss reports whether it is the table-miss entry (section 5.4).
 func (f *Flow) tableMiss() bool { return f.Priority == 0 && len(f.values) == 0 }
 
-// due returns when the entry ends if no packet comes, and why; false: never.
+// due returns when the entry expires if no packet comes, and why; false: never.
 func (f *Flow) due() (at time.Duration, why openflow.FlowRemovedReason, ok bool) {
 	if f.IdleTimeout > 0 {
 		at = max(f.Used(), f.created) + time.Duration(f.IdleTimeout)*time.Second
@@ -77,8 +77,8 @@ func (f *Flow) due() (at time.Duration, why openflow.FlowRemovedReason, ok bool)
 	return at, why, ok
 }
 
-// FlowMod does what a FLOW_MOD asks for, but for its buffer. The error is a *Refusal, and nothing
-// has changed then.
+// FlowMod executes a FLOW_MOD, except for its buffer. The error is a *Refusal, and then nothing has
+// changed.
 func (s *Switch) FlowMod(m *openflow.FlowMod, now time.Duration) error {
 	return s.net.change(func() error { return s.flowMod(m, now) })
 }
@@ -137,8 +137,7 @@ func (s *Switch) addFlow(m *openflow.FlowMod, value *Key, mask Mask, now time.Du
 	return nil
 }
 
-// modifyFlows changes the instructions of entries; what there is none of is not added (section
-// 6.4).
+// modifyFlows changes the instructions of existing entries; it adds none (section 6.4).
 func (s *Switch) modifyFlows(m *openflow.FlowMod, value *Key, mask *Mask) {
 	for _, f := range s.chosen(s.table(int(m.Table)), m, value, mask, m.Command == openflow.FlowModifyStrict) {
 		if (f.Cookie^m.Cookie)&m.CookieMask != 0 {
@@ -148,14 +147,14 @@ func (s *Switch) modifyFlows(m *openflow.FlowMod, value *Key, mask *Mask) {
 		s.dropProgram(f.program)
 		f.program = p
 		if m.Flags&openflow.FlowResetCounts != 0 {
-			s.net.fold(f, 0) // else what was counted elsewhere until now would come afterwards
+			s.net.fold(f, 0) // hits counted elsewhere so far belong to the old instructions
 			f.reset()
 		}
 		s.touch(int(m.Table))
 	}
 }
 
-// chosen returns the entries of a table that a command is about.
+// chosen returns the entries of a table that a command applies to.
 func (s *Switch) chosen(t *table, m *openflow.FlowMod, value *Key, mask *Mask, strict bool) (list []*Flow) {
 	if strict {
 		if f := t.get(value, *mask, m.Priority); f != nil {
@@ -180,7 +179,7 @@ func (s *Switch) deleteFlows(m *openflow.FlowMod, value *Key, mask *Mask, now ti
 	}
 }
 
-// removeFlow takes an entry out, and tells who wants to know.
+// removeFlow removes an entry, and reports it if the entry asks for that.
 func (s *Switch) removeFlow(f *Flow, why openflow.FlowRemovedReason, now time.Duration) {
 	s.net.fold(f, 0)
 	s.takeOut(f)
@@ -204,7 +203,7 @@ func (s *Switch) takeOut(f *Flow) {
 	}
 }
 
-// watch adds an entry that has a timeout to those that will end.
+// watch adds an entry with a timeout to the heap of those that expire.
 func (n *Network) watch(f *Flow) {
 	if at, _, ok := f.due(); ok {
 		f.deadline = at
@@ -212,8 +211,9 @@ func (n *Network) watch(f *Flow) {
 	}
 }
 
-// Expire removes the entries whose time has come, and returns when to ask again; false: when an
-// entry with a timeout has been added. An idle entry may be found to live longer then.
+// Expire removes the entries that have expired, and returns when to call it again; false: once an
+// entry with a timeout has been added. Entries may then turn out to have been used and to live
+// longer.
 func (n *Network) Expire(now time.Duration) (next time.Duration, ok bool) {
 	_ = n.change(func() error {
 		for len(n.expiries) > 0 && n.expiries[0].deadline <= now {

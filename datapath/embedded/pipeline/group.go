@@ -9,7 +9,7 @@ import (
 
 const (
 	maxBuckets    = 1024
-	maxGroupDepth = 32 // of groups in groups
+	maxGroupDepth = 32 // levels of groups within groups
 )
 
 // Group is an entry of the group table.
@@ -20,7 +20,7 @@ type Group struct {
 	created time.Duration
 }
 
-// GroupMod does what a GROUP_MOD asks for. The error is a *Refusal.
+// GroupMod executes a GROUP_MOD. The error is a *Refusal.
 func (s *Switch) GroupMod(m *openflow.GroupMod, now time.Duration) error {
 	return s.net.change(func() error {
 		switch m.Command {
@@ -168,8 +168,8 @@ func (s *Switch) references(number uint32) (n uint32) {
 	return n
 }
 
-// alive reports whether a bucket can be taken: what it watches, if anything, is live (section
-// 5.6.1).
+// alive reports whether a bucket can be chosen: the port or group that it watches, if any, is live
+// (section 5.6.1).
 func (s *Switch) alive(b *openflow.Bucket, depth int) bool {
 	if b.WatchPort == openflow.PortAny && b.WatchGroup == openflow.GroupAny {
 		return true

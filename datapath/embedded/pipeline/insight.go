@@ -1,7 +1,7 @@
 package pipeline
 
-// Joined returns the port at the other end of a port's virtual link; ok is false where there is
-// none. Only a change of the network makes that another one, and tells it by the ports' states.
+// Joined returns the port at the other end of a port's virtual link; ok is false if there is none.
+// It changes only with the network's links, which the states of the ports report.
 func (s *Switch) Joined(number uint32) (dpid uint64, far uint32, ok bool) {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
@@ -42,7 +42,7 @@ func (s *Switch) activity() uint64 {
 	return sum
 }
 
-// mixed is another number for each number that is mixed into one.
+// mixed mixes a number into a sum; for the same sum, different numbers give different results.
 func mixed(sum, n uint64) uint64 {
 	sum = (sum ^ n) * 0x9e3779b97f4a7c15
 	return sum ^ sum>>32

@@ -4,8 +4,8 @@ import "trivet.dev/trivet/openflow"
 
 // Interest returns the bits of a packet's key that a translation may look at because of this
 // switch, whatever the packet: the fields and longest prefixes that its tables match, those that
-// its actions need to know, and those that its select groups and its learning go by. The mask of
-// every translation is within the union over the switches that the packet can get to.
+// its actions need, and those that its select groups and its learning use. The mask of every
+// translation is within the union over the switches that the packet can reach.
 func (s *Switch) Interest() Mask {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
@@ -80,13 +80,13 @@ func (m *Mask) addActions(list []openflow.Action) {
 	}
 }
 
-// addTagged adds what it takes to know how many tags a packet has.
+// addTagged adds the bits that say how many tags a packet has.
 func (m *Mask) addTagged() {
 	m[wordSrc] |= tagPresent
 	m[wordTags] |= tagPresent << tagsShift
 }
 
-// addNeeds adds what it takes to know whether a packet has a field.
+// addNeeds adds the bits that say whether a packet has a field.
 func (m *Mask) addNeeds(f openflow.Field) {
 	need := &needs[f]
 	if f == openflow.FieldVLANVID || f == openflow.FieldVLANPCP {

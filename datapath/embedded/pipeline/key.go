@@ -17,8 +17,9 @@ type Key [Words]uint64
 // Mask holds the bits of a Key that count.
 type Mask [Words]uint64
 
-// The words of a Key, from the port to the payload. What ends a stage of the lookup is marked: a
-// table is searched stage by stage, so that a packet that fails in one needs no look at the next.
+// The words of a Key, from the port to the payload. The last word of each stage of the lookup is
+// marked: a table is searched stage by stage, so that a packet that does not match one stage is not
+// compared in the next.
 const (
 	wordPort    = iota // in_port 32, in_phy_port 32
 	wordMeta           // metadata 64
@@ -50,7 +51,7 @@ const (
 	tagsShift  = 48 // of the second tag, in wordTags
 )
 
-// The shape of a packet: what it lacks of the headers that its types promise.
+// The shape of a packet: which headers are missing that its types promise.
 const (
 	shapeFragment = 1 << iota // a part of an IP packet
 	shapeNoL4                 // no transport header: a later fragment, or cut off
@@ -134,27 +135,27 @@ func (p place) set(k *[Words]uint64, v openflow.Value) {
 	k[p.word] = k[p.word]&^mask | v.Lo<<p.shift&mask
 }
 
-// Field returns the value of a field. What it means where the packet does not have that field is
-// undefined: fields share bits.
+// Field returns the value of a field. It is undefined if the packet does not have the field, as
+// fields share bits.
 func (k *Key) Field(f openflow.Field) openflow.Value { return places[f].get((*[Words]uint64)(k)) }
 
 // SetField changes a field.
 func (k *Key) SetField(f openflow.Field, v openflow.Value) { places[f].set((*[Words]uint64)(k), v) }
 
-// SetInPort makes the key that of a packet that comes in by a port.
+// SetInPort sets the port at which the packet arrives.
 func (k *Key) SetInPort(number uint32) { k.setPort(number) }
 
 // TTL returns the TTL of IPv4 or the hop limit of IPv6.
 func (k *Key) TTL() uint8 { return uint8(k[wordIP] >> ttlShift) }
 
-// SetTTL changes it.
+// SetTTL sets the TTL or hop limit.
 func (k *Key) SetTTL(ttl uint8) { k[wordIP] = k[wordIP]&^ttlMask | uint64(ttl)<<ttlShift }
 
 // EthType is the type after VLAN tags.
 func (k *Key) EthType() uint16 { return uint16(k[wordDst]) }
 
-// Fragment reports whether the packet is a part of an IP packet, and whether the transport header
-// is in another part (or cut off).
+// Fragment reports whether the packet is a fragment of an IP packet, and whether its transport
+// header is in another fragment (or cut off).
 func (k *Key) Fragment() (part, later bool) {
 	return k[wordIP]>>shapeShift&shapeFragment != 0, k[wordIP]>>shapeShift&shapeNoL4 != 0
 }
@@ -164,7 +165,7 @@ func (k *Key) shape() uint64  { return k[wordIP] >> shapeShift & 0xff }
 func (k *Key) inPort() uint32 { return uint32(k[wordPort] >> 32) }
 func (k *Key) tag() uint16    { return uint16(k[wordSrc]) }
 
-// Tags is how many VLAN tags of a packet are in its key, two at most.
+// Tags returns how many VLAN tags of a packet are in its key, at most two.
 func (k *Key) Tags() (n int) {
 	for _, tag := range []uint64{k[wordSrc], k[wordTags] >> tagsShift} {
 		if tag&tagPresent != 0 {
@@ -202,7 +203,7 @@ func (m *Mask) Union(other *Mask) {
 	}
 }
 
-// String lists the fields that have bits which count, those that share bits by the first name.
+// String lists the fields with bits that count; of fields that share bits, it shows the first name.
 func (m *Mask) String() string {
 	var list []string
 	left := *m

@@ -10,9 +10,9 @@ const (
 	learnedFor = 300 * time.Second // without a packet (IEEE 802.1D)
 )
 
-// learned is where addresses have been seen, for the output to NORMAL: by learning, as a switch
-// without OpenFlow does. An address belongs to a VLAN. It has a lock of its own, as packets change
-// it.
+// learned records where addresses have been seen, for the output to NORMAL: forwarding by learning,
+// as a switch without OpenFlow does. An address belongs to a VLAN. It has a lock of its own, as
+// packets change it.
 type learned struct {
 	mu      sync.Mutex
 	places  map[station]*sighting
@@ -30,7 +30,7 @@ type sighting struct {
 	port uint32
 }
 
-// see returns the sighting of an address at a port, where that is known already.
+// see returns the sighting of an address at a port, if it is known there already.
 func (l *learned) see(at station, port uint32, now time.Duration) *sighting {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *learned) see(at station, port uint32, now time.Duration) *sighting {
 	return nil
 }
 
-// learn notes where an address is.
+// learn records where an address is.
 func (l *learned) learn(at station, port uint32, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *learned) learn(at station, port uint32, now time.Duration) {
 	l.places[at] = s
 }
 
-// age forgets what is old, and where that is nothing, anything.
+// age removes old sightings or, if there are none, an arbitrary one.
 func (l *learned) age(now time.Duration) {
 	before := len(l.places)
 	for at, s := range l.places {
@@ -71,7 +71,7 @@ func (l *learned) age(now time.Duration) {
 	}
 }
 
-// find returns the port at which an address is; false: nobody knows.
+// find returns the port at which an address is; false if it is unknown.
 func (l *learned) find(at station, now time.Duration) (port uint32, version uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,7 @@ func (l *learned) forgetPort(port uint32) {
 	}
 }
 
-// ForgetAddresses makes the switch forget where it has seen which address.
+// ForgetAddresses makes the switch forget all learned addresses.
 func (s *Switch) ForgetAddresses() {
 	s.net.mu.Lock()
 	defer s.net.mu.Unlock()

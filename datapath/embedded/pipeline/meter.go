@@ -9,9 +9,9 @@ import (
 
 const maxBands = 16
 
-// Meter is an entry of the meter table. Each band has a bucket of tokens that fills with its rate;
-// a band applies to a packet when its bucket is empty, and of those the one with the highest rate
-// (section 5.7.1).
+// Meter is an entry of the meter table. Each band has a token bucket that fills at its rate; a band
+// applies to a packet when its bucket is empty. If several do, the one with the highest rate
+// applies (section 5.7.1).
 type Meter struct {
 	Counter
 	config  openflow.MeterConfig
@@ -25,12 +25,12 @@ type Meter struct {
 
 type bucket struct {
 	Counter
-	tokens float64 // bits or packets; what has gone beyond 0 is owed
+	tokens float64 // bits or packets; negative: owed
 	rate   float64 // tokens per second
 	full   float64
 }
 
-// MeterMod does what a METER_MOD asks for. The error is a *Refusal.
+// MeterMod executes a METER_MOD. The error is a *Refusal.
 func (s *Switch) MeterMod(m *openflow.MeterMod, now time.Duration) error {
 	return s.net.change(func() error {
 		old := s.meters[m.Meter]
@@ -109,8 +109,8 @@ func (s *Switch) deleteMeters(is func(uint32) bool, now time.Duration) {
 	s.touch(ReadMeters)
 }
 
-// pass measures packets of together that many bytes, and returns what becomes of them: drop, or
-// an increase of their drop precedence.
+// pass measures packets with that many bytes in total, and returns whether to drop them or by how
+// much to raise their drop precedence.
 func (m *Meter) pass(packets, bytes uint64, now time.Duration) (drop bool, remark uint8) {
 	m.Add(packets, bytes, now)
 	cost := float64(bytes) * 8
@@ -141,7 +141,7 @@ func (m *Meter) pass(packets, bytes uint64, now time.Duration) (drop bool, remar
 	return false, m.config.Bands[hit].PrecLevel
 }
 
-// remarked returns a DSCP with its drop precedence raised, where it has one: those of assured
+// remarked returns a DSCP with its drop precedence raised, if it has one: those of assured
 // forwarding do (RFC 2597, section 6).
 func remarked(dscp uint64, levels uint8) uint64 {
 	class, precedence := dscp>>3, dscp>>1&3

@@ -8,14 +8,14 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Network is a set of switches whose ports may be joined by virtual links. One change is made at a
-// time, in all of it; translations see the network between two changes.
+// Network is a set of switches whose ports may be joined by virtual links. Changes to any of it are
+// made one at a time; translations see the network between two changes.
 type Network struct {
 	mu       sync.RWMutex
 	switches map[uint64]*Switch
-	births   uint64 // of entries
+	births   uint64 // number of entries made so far
 	expiries expiries
-	news     []func() // after a change
+	news     []func() // notifications to deliver after a change
 
 	foldFlow func(f *Flow, until time.Duration)
 	onRead   func(*Switch)
@@ -83,7 +83,7 @@ func (n *Network) fold(f *Flow, until time.Duration) {
 	}
 }
 
-// change calls f with nobody else in the network, and then tells the news.
+// change calls f while nobody else uses the network, and then delivers the notifications.
 func (n *Network) change(f func() error) error {
 	n.mu.Lock()
 	err := f()
@@ -118,11 +118,11 @@ type Config struct {
 type Switch struct {
 	net      *Network
 	config   Config
-	tables   []*table // nil: not used yet, as most are
+	tables   []*table // nil until used, as most are not
 	programs map[string]*program
 	room     []byte
 
-	versions [-ReadFlags]uint64 // of what is not a table: see Read
+	versions [-ReadFlags]uint64 // of other parts than tables: see Read
 
 	ports      map[uint32]*Port
 	order      []*Port // by number
@@ -149,7 +149,7 @@ func (n *Network) Add(c Config) (*Switch, error) {
 		net: n, config: c, tables: make([]*table, c.Tables), programs: map[string]*program{},
 		ports: map[uint32]*Port{}, groups: map[uint32]*Group{}, meters: map[uint32]*Meter{},
 	}
-	s.table(0) // that every packet looks at
+	s.table(0) // which every packet uses
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.switches[c.DatapathID] != nil {
@@ -159,7 +159,7 @@ func (n *Network) Add(c Config) (*Switch, error) {
 	return s, nil
 }
 
-// table returns a table that is about to be used.
+// table returns a table, which it makes if necessary.
 func (s *Switch) table(id int) *table {
 	if s.tables[id] == nil {
 		s.tables[id] = &table{}
@@ -167,7 +167,7 @@ func (s *Switch) table(id int) *table {
 	return s.tables[id]
 }
 
-// Remove takes a switch out of the network; its virtual links are cut.
+// Remove removes a switch from the network; its virtual links are cut.
 func (n *Network) Remove(s *Switch, now time.Duration) {
 	_ = n.change(func() error {
 		s.removeAllFlows(now)
@@ -224,7 +224,7 @@ func (n *Network) Part(s *Switch, port uint32) {
 // DatapathID returns the datapath id.
 func (s *Switch) DatapathID() uint64 { return s.config.DatapathID }
 
-// Name returns the name, for people.
+// Name returns the name, for display.
 func (s *Switch) Name() string { return s.config.Name }
 
 // Network returns the network that the switch is in.
@@ -237,7 +237,7 @@ func (s *Switch) SetNotify(f func(openflow.Message)) {
 	s.config.Notify = f
 }
 
-// SetFragments sets what is done with parts of IP packets: FragNormal or FragDrop.
+// SetFragments sets how fragments of IP packets are handled: FragNormal or FragDrop.
 func (s *Switch) SetFragments(flags openflow.ConfigFlags) error {
 	if flags != openflow.FragNormal && flags != openflow.FragDrop {
 		return refuse(openflow.SwitchConfigFailedBadFlags, "flags %#x: IP fragments are not reassembled here",
@@ -252,14 +252,14 @@ func (s *Switch) SetFragments(flags openflow.ConfigFlags) error {
 	return nil
 }
 
-// Fragments returns what is done with parts of IP packets.
+// Fragments returns how fragments of IP packets are handled.
 func (s *Switch) Fragments() openflow.ConfigFlags {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
 	return s.frag
 }
 
-// SetStandalone makes the switch forward by learning, whatever its tables say, or by its tables
+// SetStandalone makes the switch forward by learning whatever its tables say, or by its tables
 // again (section 6.4).
 func (s *Switch) SetStandalone(on bool) {
 	s.net.mu.Lock()
@@ -270,7 +270,7 @@ func (s *Switch) SetStandalone(on bool) {
 	}
 }
 
-// Clear removes all flow entries, groups and meters, as a switch that starts has none.
+// Clear removes all flow entries, groups and meters, as when a switch starts.
 func (s *Switch) Clear(now time.Duration) {
 	_ = s.net.change(func() error {
 		s.removeAllFlows(now)

@@ -18,11 +18,11 @@ const (
 	maxExtended = 16
 )
 
-// layout says where the headers of a packet start; 0: it has none.
+// layout holds the offsets of a packet's headers; 0: it has no such header.
 type layout struct {
 	tags   int // VLAN tags
 	typeAt int // of the Ethernet type after the VLAN tags
-	l3     int // what follows it
+	l3     int // the header that follows it
 	l4     int
 	mpls   int
 	pbb    int
@@ -32,8 +32,8 @@ type layout struct {
 	tll    int
 }
 
-// parse reads the fields of a frame into k, which it clears; fields of the port are the caller's.
-// Frames shorter than an Ethernet header are refused.
+// parse reads the fields of a frame into k, which it clears; the caller sets the fields of the
+// port. It refuses frames shorter than an Ethernet header.
 func parse(frame []byte, k *Key) (l layout, ok bool) {
 	*k = Key{}
 	if len(frame) < ethHeader {

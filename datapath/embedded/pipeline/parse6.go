@@ -101,7 +101,8 @@ func (l *layout) extensions(frame []byte, k *Key, proto uint8, at int) (uint8, i
 	return proto, at, seen, true
 }
 
-// extension returns the bit of an extension header, 0 of what is none, and its place in the order.
+// extension returns the bit of an extension header, or 0 for other protocols, and its position in
+// the order.
 func extension(proto uint8, seen uint16) (bit uint16, rank int) {
 	switch proto {
 	case protoHopByHop:

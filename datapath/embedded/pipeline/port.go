@@ -8,8 +8,8 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Port is a port of a switch. A Port is what outputs name; when its number is given to another, it
-// is not this one any more.
+// Port is a port of a switch. Outputs refer to the Port rather than its number: if the number is
+// later given to another port, this one stays gone.
 type Port struct {
 	owner   *Switch
 	desc    openflow.Port
@@ -18,12 +18,12 @@ type Port struct {
 	said    openflow.PortState // by SetPortState
 	dark    bool               // its device has no carrier: see SetCarrier
 	gone    bool               // removed, or its switch is
-	mirror  bool               // somebody looks at what goes out over the virtual link
-	vlans   *VLANs             // nil: all frames come in and go out as they are
+	mirror  bool               // a capture looks at packets sent over the virtual link
+	vlans   *VLANs             // nil: all frames pass unchanged
 
 	rx, tx               Counter
 	rxDropped, txDropped Counter
-	looped               Counter // packets that had been there before, as they were
+	looped               Counter // packets that had been here before, unchanged
 }
 
 // Switch returns the switch that has the port.
@@ -35,7 +35,7 @@ func (p *Port) Number() uint32 { return p.desc.Number }
 // Name returns the port's name.
 func (p *Port) Name() string { return p.desc.Name }
 
-// Desc returns the port as it is.
+// Desc returns the port's current description.
 func (p *Port) Desc() openflow.Port {
 	p.owner.net.mu.RLock()
 	defer p.owner.net.mu.RUnlock()
@@ -49,14 +49,14 @@ func (p *Port) Peer() *Port {
 	return p.peer
 }
 
-// Received counts what has come in.
+// Received counts what has arrived.
 func (p *Port) Received() *Counter { return &p.rx }
 
-// Sent counts what has gone out.
+// Sent counts what was sent.
 func (p *Port) Sent() *Counter { return &p.tx }
 
-// Looped counts packets that came in as they had done before, and were dropped: there is a loop.
-// Statistics count them among the dropped.
+// Looped counts packets that arrived for a second time without having changed, and were dropped:
+// there is a loop. Statistics count them among the dropped.
 func (p *Port) Looped() *Counter { return &p.looped }
 
 // SetMirror sets whether packets sent over a port's virtual link are captured: see
@@ -70,8 +70,7 @@ func (p *Port) SetMirror(on bool) {
 	}
 }
 
-// Dropped returns how many packets were dropped as they came in and as they were to go out, without
-// those of a loop.
+// Dropped returns how many packets were dropped on arrival and on sending, without those of a loop.
 func (p *Port) Dropped() (received, sent uint64) { return p.rxDropped.Packets(), p.txDropped.Packets() }
 
 // CountDropped counts packets that the device or its queue has dropped.
@@ -83,7 +82,7 @@ func (p *Port) CountDropped(received bool, packets, bytes uint64, now time.Durat
 	}
 }
 
-// live reports whether packets can leave by the port (section 5.6.1, of fast failover).
+// live reports whether packets can leave through the port (section 5.6.1, for fast failover).
 func (p *Port) live() bool { return p.desc.Works() }
 
 func (p *Port) part() {
@@ -96,7 +95,7 @@ func (p *Port) part() {
 	}
 }
 
-// AddPort adds a port, of a number that is free: 1 to PortMax, or PortLocal.
+// AddPort adds a port with a free number: 1 to PortMax, or PortLocal.
 func (s *Switch) AddPort(desc openflow.Port, now time.Duration) (*Port, error) {
 	if n := desc.Number; n == 0 || n > openflow.PortMax && n != openflow.PortLocal {
 		return nil, fmt.Errorf("switch %s: no port can have the number %#x", s.config.Name, n)
@@ -154,7 +153,7 @@ func (s *Switch) RemovePort(number uint32) {
 	})
 }
 
-// Port returns the port of a number, or nil.
+// Port returns the port with a number, or nil.
 func (s *Switch) Port(number uint32) *Port {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
@@ -180,7 +179,7 @@ func (s *Switch) SetPortState(number uint32, state openflow.PortState) {
 	})
 }
 
-// SetPortSpeed tells how much can leave by a port, in kbit/s.
+// SetPortSpeed sets the maximum rate at which packets leave through a port, in kbit/s.
 func (s *Switch) SetPortSpeed(number, speed uint32) {
 	_ = s.net.change(func() error {
 		if p := s.ports[number]; p != nil {
@@ -217,11 +216,11 @@ func (p *Port) setState() {
 	p.owner.changed(p, true)
 }
 
-// settle computes the state: from SetPortState, the device, the configuration of the port at the
-// other end of the virtual link, and for its last bit from the others.
+// settle computes the state from SetPortState, the device, and the configuration of the port at the
+// other end of the virtual link; its last bit follows from the others.
 func (p *Port) settle() openflow.PortState {
 	p.desc.State = p.said
-	// What is behind the port changes: as long as there is a virtual link, packets go by that.
+	// While there is a virtual link, packets use that rather than the device.
 	if p.dark && p.peer == nil || p.peer != nil && p.peer.desc.Config&openflow.PortConfigDown != 0 {
 		p.desc.State |= openflow.PortStateLinkDown
 	}
@@ -239,7 +238,7 @@ func (s *Switch) changed(p *Port, really bool) {
 	}
 }
 
-// PortMod does what a PORT_MOD asks for.
+// PortMod executes a PORT_MOD.
 func (s *Switch) PortMod(m *openflow.PortMod) error {
 	return s.net.change(func() error {
 		p := s.ports[m.Port]

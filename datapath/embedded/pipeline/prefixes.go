@@ -6,16 +6,15 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// prefixes is a set of prefixes of one field, each as often as it was added: a binary tree in which
-// a node with one child and no prefix of its own is left out. It says which lengths a value has a
-// prefix of, by a look at as few bits as that takes: so subtables are skipped, and masks stay
-// short.
+// prefixes is a multiset of prefixes of one field: a compressed binary trie. It finds the lengths
+// of the prefixes that a value has while it looks at as few bits as possible: so subtables are
+// skipped, and masks stay short.
 type prefixes struct{ root *prefixNode }
 
 type prefixNode struct {
 	value  openflow.Value // from the highest bit on
 	length uint8
-	count  int32 // how often it was added; 0: it only branches
+	count  int32 // how often it was added; 0: only a branch
 	child  [2]*prefixNode
 }
 
@@ -76,7 +75,7 @@ func (p *prefixes) add(v openflow.Value, length uint8) {
 	}
 }
 
-// remove takes out a prefix that was added.
+// remove removes a prefix that was added.
 func (p *prefixes) remove(v openflow.Value, length uint8) {
 	var above **prefixNode
 	at := &p.root
@@ -89,7 +88,7 @@ func (p *prefixes) remove(v openflow.Value, length uint8) {
 		return
 	}
 	if *at = n.only(); *at == nil && above != nil && (*above).count == 0 {
-		*above = (*above).only() // it branches no more
+		*above = (*above).only() // it is no longer a branch
 	}
 }
 

@@ -8,20 +8,20 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Packet is a packet that comes in.
+// Packet is a received packet.
 type Packet struct {
-	Data []byte // the frame; it is not changed
+	Data []byte // the frame; it is not modified
 
-	// A packet that a device will cut into segments counts as many, and as many bytes as they have
-	// with their headers. 0: one packet, of Data.
+	// A packet that a device will segment counts as that many packets, and as many bytes as these
+	// have with their headers. 0: one packet, the size of Data.
 	Segments  uint64
 	WireBytes uint64
 
 	Offload Offload
 }
 
-// Offload is what a device is left to do with a packet: virtio_net_hdr (Virtual I/O Device, section
-// 5.1.6). It is for the packet as it came in; ForFrame turns it into that of one that goes out.
+// Offload is what is left to a device to do with a packet: virtio_net_hdr (Virtual I/O Device,
+// section 5.1.6). It applies to the packet as received; ForFrame converts it for one to be sent.
 type Offload struct {
 	Partial        bool // the checksum is that of the pseudo header, to be completed
 	ChecksumStart  uint16
@@ -31,7 +31,7 @@ type Offload struct {
 	HeaderLen      uint16
 }
 
-// ForFrame returns the Offload of the packet when it goes out by a frame that is longer by so many
+// ForFrame returns the Offload of the packet for a frame to be sent that is longer by this many
 // bytes.
 func (o Offload) ForFrame(grown int) Offload {
 	if o.Partial {
@@ -43,7 +43,7 @@ func (o Offload) ForFrame(grown int) Offload {
 	return o
 }
 
-// complete returns the frame with its checksum, for one that no device will send.
+// complete returns the frame with its checksum filled in, for frames that no device will send.
 func (o Offload) complete(frame []byte) []byte {
 	start := int(o.ChecksumStart)
 	at := start + int(o.ChecksumOffset)
@@ -62,12 +62,12 @@ func (o Offload) complete(frame []byte) []byte {
 	return frame
 }
 
-// Sent is a packet that goes out.
+// Sent is a packet to be sent.
 type Sent struct {
 	Port  *Port
 	Queue uint32
 	Data  []byte
-	Grown int // by how much its headers are longer than those of the packet that came in
+	Grown int // by how much its headers are longer than on arrival
 }
 
 // PacketIn is a message for the controllers of a switch.
@@ -76,15 +76,15 @@ type PacketIn struct {
 	Message openflow.PacketIn
 }
 
-// Result is what a packet led to. It is valid until the Processor has the next one.
+// Result is what a packet led to. It is valid until the Processor handles the next one.
 type Result struct {
 	Sent      []Sent
 	PacketIns []PacketIn
-	Mirrored  []Sent // over virtual links that somebody looks at, with their checksums
-	Loop      *Port  // where it was dropped as it had been there before; nil: nowhere
+	Mirrored  []Sent // over virtual links with captures, with checksums filled in
+	Loop      *Port  // at which it was dropped as it had been there before, or nil
 }
 
-// A Processor carries packets through the network. It may be used by one goroutine at a time; a
+// A Processor moves packets through the network. It may be used by one goroutine at a time; a
 // network can have many.
 type Processor struct {
 	t      translator
@@ -97,7 +97,7 @@ type Processor struct {
 // NewProcessor returns a Processor for a network.
 func NewProcessor(n *Network) *Processor { return &Processor{t: translator{net: n, dynamic: true}} }
 
-// Receive carries a packet that comes in by a port.
+// Receive processes a packet that arrives at a port.
 func (p *Processor) Receive(port *Port, pkt *Packet, now time.Duration) *Result {
 	var k Key
 	p.clear()
@@ -110,7 +110,7 @@ func (p *Processor) Receive(port *Port, pkt *Packet, now time.Duration) *Result 
 	return &p.result
 }
 
-// PacketOut does what a PACKET_OUT asks for. The error is a *Refusal.
+// PacketOut executes a PACKET_OUT. The error is a *Refusal.
 func (p *Processor) PacketOut(s *Switch, m *openflow.PacketOut, now time.Duration) (*Result, error) {
 	var k Key
 	p.clear()
@@ -150,7 +150,7 @@ func (s *Switch) checkPacketOut(m *openflow.PacketOut) error {
 	return nil
 }
 
-// Apply does for a packet what a translation says that holds for it and is not slow.
+// Apply applies a translation to a packet for which it holds; it must not be slow.
 func (p *Processor) Apply(o *Translation, pkt *Packet, now time.Duration) *Result {
 	p.clear()
 	p.deliver(o, pkt, now)
@@ -185,17 +185,17 @@ func (pkt *Packet) size() (packets, bytes uint64) {
 	return pkt.Segments, pkt.WireBytes
 }
 
-// Longest is the length of the frame or, of one that a device will cut, of its longest segment, in
-// bytes.
+// Longest returns the length in bytes of the frame or, if a device will segment it, of its longest
+// segment.
 func (pkt *Packet) Longest() int {
 	if pkt.Segments < 2 {
 		return len(pkt.Data)
 	}
-	headers := (int(pkt.WireBytes) - len(pkt.Data)) / int(pkt.Segments-1) // each has them, and the frame has them once
+	headers := (int(pkt.WireBytes) - len(pkt.Data)) / int(pkt.Segments-1) // of each segment
 	return min(len(pkt.Data), headers+int(pkt.Offload.SegmentSize))
 }
 
-// deliver credits the counters and makes the packets that go out.
+// deliver credits the counters and makes the packets to be sent.
 func (p *Processor) deliver(o *Translation, pkt *Packet, now time.Duration) {
 	packets, bytes := pkt.size()
 	p.open = o.Credit(p.open, packets, bytes, now)
@@ -222,7 +222,7 @@ func (p *Processor) deliver(o *Translation, pkt *Packet, now time.Duration) {
 	}
 }
 
-// grown is by how much the headers before the transport header are longer than they were.
+// grown returns by how much the headers before the transport header have grown.
 func (o *Output) grown(pkt *Packet) int {
 	if o.base != nil {
 		return len(o.base) - len(pkt.Data) + o.Rewrite.Grown()
@@ -230,7 +230,7 @@ func (o *Output) grown(pkt *Packet) int {
 	return o.Rewrite.Grown()
 }
 
-// frame returns the packet as it goes out: a part of the room that grows, or what came in.
+// frame returns the packet to be sent: a part of the growing room, or the received frame.
 func (p *Processor) frame(out *Output, pkt *Packet) []byte {
 	frame := pkt.Data
 	if out.base != nil {
@@ -242,7 +242,7 @@ func (p *Processor) frame(out *Output, pkt *Packet) []byte {
 	}
 	from := len(p.room)
 	p.room = out.Rewrite.apply(p.room, frame, pkt.Offload.Partial)
-	for short && len(p.room)-from < minFrame { // what made it long enough is gone
+	for short && len(p.room)-from < minFrame { // a header that made it long enough was removed
 		p.room = append(p.room, 0)
 	}
 	return p.room[from:len(p.room):len(p.room)]
@@ -252,7 +252,7 @@ const minFrame = 60 // bytes of an Ethernet frame without its checksum (IEEE 802
 
 const maxPacketIn = openflow.MaxLength - 128 // bytes; the rest is for the headers of the message
 
-// packetIn makes the message. There are no buffers, so that the whole packet is in it (section
+// packetIn makes the message. There are no buffers, so it contains the whole packet (section
 // 7.4.1).
 func (m *Message) packetIn(frame []byte) openflow.PacketIn {
 	fields := make([]openflow.OXM, 0, 3)

@@ -4,11 +4,11 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A program is the instructions of flow entries, ready to be executed. Entries with the same
+// A program is the instructions of flow entries in executable form. Entries with the same
 // instructions share one: a switch with 100,000 routes has as many programs as neighbours.
 type program struct {
 	key          string // the encoded instructions
-	entries      int    // that have it
+	entries      int    // how many entries have it
 	instructions []openflow.Instruction
 
 	meter    uint32 // 0: none
@@ -20,7 +20,7 @@ type program struct {
 	next     int    // table; -1: none
 }
 
-// programFor returns the program of instructions that have been checked, and counts one more entry.
+// programFor returns the program of checked instructions, and counts one more entry of it.
 func (s *Switch) programFor(instructions []openflow.Instruction) *program {
 	s.room = (&openflow.FlowMod{Instructions: instructions}).AppendTo(s.room[:0])
 	const fixed = 56 // bytes of a FLOW_MOD with an empty match
@@ -46,7 +46,7 @@ func (s *Switch) programFor(instructions []openflow.Instruction) *program {
 			p.metadata, p.mask = i.Metadata, i.MetadataMask
 		case openflow.InstructionGotoTable:
 			p.next = int(i.Table)
-			s.table(p.next) // packets may come to it from now on
+			s.table(p.next) // packets may reach it from now on
 		}
 	}
 	s.programs[p.key] = p
@@ -59,8 +59,8 @@ func (s *Switch) dropProgram(p *program) {
 	}
 }
 
-// outputsTo reports whether the program has an output to the port and one to the group, where these
-// are not PortAny and GroupAny.
+// outputsTo reports whether the program outputs to the port and to the group; PortAny and GroupAny
+// match everything.
 func (p *program) outputsTo(port, group uint32) bool {
 	return (port == openflow.PortAny ||
 		p.has(func(a *openflow.Action) bool { return a.Type == openflow.ActionOutput && a.Port == port })) &&
@@ -114,7 +114,7 @@ func (s *Switch) checkInstructions(instructions []openflow.Instruction, id uint8
 	return nil
 }
 
-// known is what a match says of the packets that get to an action.
+// known is what a match implies about the packets that reach an action.
 type known struct {
 	ethType  uint16 // 0: unknown
 	ipProto  uint8  // 0: unknown
@@ -133,7 +133,8 @@ func knownFrom(value *Key, mask *Mask) *known {
 	return k
 }
 
-// checkActions refuses what no packet can be done with. k is what is known of packets, or nil.
+// checkActions refuses actions that cannot apply to any packet. k is what is known of the packets,
+// or nil.
 func (s *Switch) checkActions(actions []openflow.Action, k *known) error {
 	for i := range actions {
 		if err := s.checkAction(&actions[i], k); err != nil {
@@ -146,8 +147,8 @@ func (s *Switch) checkActions(actions []openflow.Action, k *known) error {
 	return nil
 }
 
-// checkSet refuses what cannot be in an action set or a bucket. It acts on what the packet has
-// become by then, of which nothing is known.
+// checkSet refuses actions that are not allowed in an action set or a bucket. These act on the
+// final packet, about which nothing is known.
 func (s *Switch) checkSet(actions []openflow.Action) error {
 	for i := range actions {
 		if actions[i].Type == openflow.ActionExperimenter {
@@ -212,7 +213,7 @@ func checkSetField(o openflow.OXM) error {
 	return nil
 }
 
-// allows reports whether some of the packets have what the action is for.
+// allows reports whether some of the packets have what the action acts on.
 func (k *known) allows(a *openflow.Action) bool {
 	ip := k.ethType == 0 || k.ethType == openflow.EthTypeIPv4 || k.ethType == openflow.EthTypeIPv6
 	label := k.ethType == 0 || k.ethType == openflow.EthTypeMPLS || k.ethType == ethTypeMPLSMulticast
@@ -251,7 +252,7 @@ func contains(list []uint16, v uint16) bool {
 	return false
 }
 
-// after is what is known when an action is done.
+// after updates what is known to the state after an action.
 func (k *known) after(a *openflow.Action) {
 	switch a.Type {
 	case openflow.ActionPushVLAN:
@@ -271,7 +272,7 @@ func (k *known) after(a *openflow.Action) {
 	}
 }
 
-// needs says of which packets a field is a part (section 7.2.3.7).
+// needs says which packets have a field: its prerequisites (section 7.2.3.7).
 var needs = func() (n [openflow.NumFields]struct {
 	ethTypes []uint16
 	ipProto  uint8

@@ -6,7 +6,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A Refusal is why a switch does not do what it is asked for, and the code of the ERROR to answer.
+// A Refusal is the reason why a switch refuses a request, with the code of the ERROR to answer.
 type Refusal struct {
 	Code openflow.ErrorCode
 	Why  string

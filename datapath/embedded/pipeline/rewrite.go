@@ -7,9 +7,9 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Rewrite says how a packet is changed on its way to an output, in this order: tags of its own are
-// popped, then fields are set, then tags are pushed. It is about the packet as it came in; of what
-// came out by a Slow translation, about the bytes in Output.Base.
+// Rewrite says how a packet is changed for an output, in this order: some of its own tags are
+// popped, then fields are set, then tags are pushed. It applies to the packet as received or, if a
+// Slow translation has changed its headers, to the bytes in Output.Base.
 type Rewrite struct {
 	PopVLAN uint8 // of the packet's own tags, from the outside
 
@@ -24,7 +24,8 @@ type Rewrite struct {
 	Push []Tag // from the inside to the outside
 }
 
-// Set is a field and its new value. VLAN fields are those of the outermost own tag that is left.
+// Set is a field and its new value. VLAN fields are those of the outermost remaining tag of the
+// packet's own.
 type Set struct {
 	Field openflow.Field
 	Value openflow.Value
@@ -42,12 +43,12 @@ func (r *Rewrite) equal(o *Rewrite) bool {
 		o.Push)
 }
 
-// Nothing reports whether the packet goes out as it came in.
+// Nothing reports whether the packet is sent unchanged.
 func (r *Rewrite) Nothing() bool {
 	return r.PopVLAN == 0 && !r.SetTTL && r.DecTTL == 0 && !r.SetMPLSTTL && len(r.Sets) == 0 && len(r.Push) == 0
 }
 
-// Grown is by how many bytes the packet is longer than before.
+// Grown returns by how many bytes the packet becomes longer.
 func (r *Rewrite) Grown() int { return 4*len(r.Push) - 4*int(r.PopVLAN) }
 
 // apply appends the rewritten frame to room.
@@ -69,7 +70,7 @@ func (r *Rewrite) apply(room, frame []byte, partial bool) []byte {
 	return room
 }
 
-// fields sets fields of a frame that has tags of that many bytes which are not its own.
+// fields sets fields of a frame behind pushed bytes of new tags.
 func (r *Rewrite) fields(frame []byte, pushed int, partial bool) {
 	var k Key
 	l, ok := parse(frame, &k)
@@ -104,7 +105,8 @@ func (p *patch) ttl(ttl uint8) {
 	p.write(p.l.l3+8, []byte{ttl}, ipSum)
 }
 
-// set writes a field where the packet has it; tag is where its outermost own VLAN tag is, if any.
+// set writes a field if the packet has it; tag is the offset of the packet's outermost own VLAN
+// tag, if any.
 func (p *patch) set(f openflow.Field, v openflow.Value, k *Key, tag int) {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], v.Hi)
@@ -206,14 +208,14 @@ func (p *patch) setIPv6(f openflow.Field, b []byte, k *Key) {
 	case openflow.FieldIPECN:
 		binary.BigEndian.PutUint32(p.frame[at:], first&^0x00300000|value&3<<20)
 	case openflow.FieldIPProto:
-		// The pseudo header has the protocol as a number of 32 bits (RFC 8200, section 8.1).
+		// The pseudo header contains the protocol as a 32-bit number (RFC 8200, section 8.1).
 		old, now := []byte{0, k.ipProto()}, []byte{0, b[15]}
 		p.transport(difference(old, now, 0), pseudoSum)
 		p.frame[p.protoAt()] = b[15]
 	}
 }
 
-// protoAt returns where the protocol after the last extension header of IPv6 is said.
+// protoAt returns the offset of the field with the protocol after the last IPv6 extension header.
 func (p *patch) protoAt() int {
 	where, proto, at := p.l.l3+6, p.frame[p.l.l3+6], p.l.l3+40
 	for range maxExtended {
@@ -237,7 +239,7 @@ func (p *patch) protoAt() int {
 	return where
 }
 
-// setL4 writes a field of the transport header, which is there.
+// setL4 writes a field of the transport header, which exists.
 func (p *patch) setL4(f openflow.Field, b []byte, k *Key) {
 	at, proto := p.l.l4, k.ipProto()
 	neighbour := proto == openflow.IPProtoICMPv6 && k[wordTarget]|k[wordTarget+1] != 0

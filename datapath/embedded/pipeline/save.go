@@ -29,10 +29,10 @@ type SavedEntry struct {
 	Parts   []SavedCounter // of buckets or bands
 }
 
-// SavedTable is what a table has counted.
+// SavedTable holds the counters of a table.
 type SavedTable struct{ Lookups, Misses SavedCounter }
 
-// SavedPort is what has been said and counted of a port.
+// SavedPort holds the settings and counters of a port.
 type SavedPort struct {
 	Number               uint32
 	Config               openflow.PortConfig
@@ -42,7 +42,7 @@ type SavedPort struct {
 	Looped               SavedCounter
 }
 
-// SavedPlace is where an address has been seen.
+// SavedPlace is where an address was learned.
 type SavedPlace struct {
 	VLAN uint16
 	MAC  uint64
@@ -70,20 +70,20 @@ type Marks map[*Switch]mark
 
 type mark struct {
 	change uint64
-	still  bool // it was the same already when the switch was saved
+	still  bool // unchanged when the switch was last saved
 }
 
-// Save returns the switches that have changed since they were saved with these marks, in one
-// snapshot, and the datapath ids of removed switches. It calls around with the function that takes
-// the snapshot, which around must call: so a caller that counts elsewhere can record which counts
+// Save returns, in one snapshot, the switches that have changed since they were saved with these
+// marks, and the datapath ids of removed switches. It calls around with the function that takes the
+// snapshot, which around must call: so a caller that counts hits elsewhere can record which of them
 // are included.
 func (n *Network) Save(marks Marks, around func(save func())) (changed []Saved, gone []uint64) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	around(func() {
 		for _, s := range n.switches {
-			// A packet is counted in several places, one after the other: what has changed is saved
-			// once more when it is still.
+			// A packet is counted in several places, one after the other: so a switch that has
+			// changed is saved once more when it no longer changes.
 			last, marked := marks[s]
 			now := mark{change: s.change()}
 			if now.still = marked && last.change == now.change; now.still && last.still {
@@ -109,9 +109,9 @@ func (n *Network) Save(marks Marks, around func(save func())) (changed []Saved, 
 	return changed, gone
 }
 
-// change is a number that is another one once anything has changed of what is saved: beside what
-// Activity sees, where addresses have been seen, and what groups and meters count of packets that a
-// controller sends and that leave by no port.
+// change returns a number that differs once anything that is saved has changed: besides what
+// Activity covers, these are learned addresses, and the counters of groups and meters for packets
+// that a controller sends and that leave through no port.
 func (s *Switch) change() uint64 {
 	var counted uint64
 	for _, g := range s.groups {
@@ -243,7 +243,7 @@ func (s *Switch) restoreMeter(e *SavedEntry) error {
 	return nil
 }
 
-// restoreGroups restores groups, those that others lead to before these.
+// restoreGroups restores groups, each after those that it refers to.
 func (s *Switch) restoreGroups(list []SavedEntry) error {
 	for len(list) > 0 {
 		var later []SavedEntry

@@ -8,32 +8,32 @@ import (
 
 const maxPush = 4 // VLAN tags that a Rewrite can push
 
-// state is a packet on its way: its fields as they are now, and by what they differ from the packet
-// that came in.
+// state is the current state of a packet on its way: its fields, and how they differ from the
+// packet as received.
 type state struct {
 	key    Key
-	known  Mask   // the bits of key that are the same for every packet that got here
+	known  Mask   // the bits of key that are the same for all packets that reach this point
 	set    uint64 // the fields that have been set, by number
 	popped uint8  // of the packet's own tags: 0 or 1
 	pushed uint8
 	push   [maxPush]Tag // the bit tagPresent is set in TCI
 
-	below      uint16 // the outermost own tag, while others are on it
+	below      uint16 // the outermost own tag, if others were pushed on it
 	belowKnown uint16
 
 	ttlSet  bool
 	ttlDec  uint8
-	mplsTTL bool // has been set
+	mplsTTL bool // the TTL was set
 
 	queue uint32
-	base  []byte // what all this is relative to; nil: the packet as it came in
-	grown int16  // by how much base is longer than that
+	base  []byte // the bytes to which all this is relative; nil: as received
+	grown int16  // by how much base is longer than the received packet
 }
 
-// length returns by how many bytes the packet is longer than when it came in.
+// length returns by how many bytes the packet has grown.
 func (s *state) length() int16 { return s.grown + 4*int16(s.pushed) - 4*int16(s.popped) }
 
-// look notes that bits of a word have been looked at, as far as they are the packet's own.
+// look records that bits of a word have been looked at, if they are the packet's own.
 func (t *translator) look(word int, bits uint64) {
 	bits &^= t.st.known[word]
 	if word == wordSrc && t.st.popped > 0 && bits&tagAll != 0 {
@@ -43,14 +43,14 @@ func (t *translator) look(word int, bits uint64) {
 	t.out.Mask[word] |= bits
 }
 
-// write sets a field, which is the same for all packets from now on.
+// write sets a field, which has the same value for all packets from now on.
 func (t *translator) write(f openflow.Field, v openflow.Value) {
 	t.st.key.SetField(f, v)
 	t.st.known.Set(f, fieldMask(f))
 	t.st.set |= 1 << f
 }
 
-// ip reports whether the packet is a valid one of IPv4 or IPv6.
+// ip reports whether the packet is valid IPv4 or IPv6.
 func (t *translator) ip() bool {
 	t.look(wordDst, ethTypeMask)
 	if e := t.st.key.EthType(); e != openflow.EthTypeIPv4 && e != openflow.EthTypeIPv6 {
@@ -98,7 +98,7 @@ func (t *translator) has(f openflow.Field) bool {
 	return t.neighbour(f, uint64(need.icmpType))
 }
 
-// neighbour reports whether a packet of ICMPv6 has a field of neighbour discovery.
+// neighbour reports whether an ICMPv6 packet has a field of neighbour discovery.
 func (t *translator) neighbour(f openflow.Field, icmpType uint64) bool {
 	t.look(wordPorts, 0xff<<48)
 	got := t.st.key[wordPorts] >> 48 & 0xff
@@ -121,7 +121,7 @@ func (t *translator) neighbour(f openflow.Field, icmpType uint64) bool {
 	return true
 }
 
-// setField carries out the action on packets that have the field.
+// setField executes the action for packets that have the field.
 func (t *translator) setField(a *openflow.Action) {
 	f, v := a.Field.Field, a.Field.Value
 	switch f {
@@ -151,7 +151,7 @@ func (t *translator) setTagField(f openflow.Field, v openflow.Value) {
 	t.st.push[t.st.pushed-1].TCI = t.st.key.tag()
 }
 
-// pushVLAN adds a tag, with the values of the one under it (section 5.12.1).
+// pushVLAN adds a tag, with the values of the tag below it (section 5.12.1).
 func (t *translator) pushVLAN(ethType uint16) {
 	if int(t.st.pushed) == maxPush && !t.rebase("more VLAN tags than a cache knows") {
 		return
@@ -193,8 +193,8 @@ func (t *translator) popVLAN() {
 	}
 }
 
-// rebase makes the packet's bytes as they are now, and goes on from these. Only a Processor has
-// bytes: else the translation is slow, for that reason, and false comes back.
+// rebase builds the packet's current bytes, and continues from these. Only a Processor has bytes:
+// otherwise the translation becomes slow, for the reason why, and rebase returns false.
 func (t *translator) rebase(why string) bool {
 	if !t.dynamic {
 		t.slow(why)
@@ -209,7 +209,7 @@ func (t *translator) rebase(why string) bool {
 	return true
 }
 
-// reparse goes on from bytes.
+// reparse continues from the bytes of a frame.
 func (t *translator) reparse(frame []byte) (l layout) {
 	st := &t.st
 	port, metadata, tunnel := st.key[wordPort], st.key[wordMeta], st.key[wordTunnel]
@@ -223,7 +223,7 @@ func (t *translator) reparse(frame []byte) (l layout) {
 	return l
 }
 
-// structural carries out an action that changes which headers there are.
+// structural executes an action that adds or removes headers.
 func (t *translator) structural(a *openflow.Action, why string) {
 	if !t.rebase(why) {
 		return
@@ -235,7 +235,7 @@ func (t *translator) structural(a *openflow.Action, why string) {
 	}
 }
 
-// rewrite returns by what the packet differs from its base.
+// rewrite returns how the packet differs from its base.
 func (t *translator) rewrite() Rewrite {
 	st, o := &t.st, t.out
 	r := Rewrite{PopVLAN: st.popped, DecTTL: st.ttlDec}

@@ -9,7 +9,7 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// Multipart answers a multipart request, but for that of an experimenter. The error is a *Refusal.
+// Multipart answers a multipart request, except for experimenters'. The error is a *Refusal.
 func (s *Switch) Multipart(request openflow.MultipartBody, now time.Duration) (openflow.MultipartBody, error) {
 	s.net.read(s)
 	s.net.mu.RLock()
@@ -40,7 +40,7 @@ func (s *Switch) Multipart(request openflow.MultipartBody, now time.Duration) (o
 	return nil, refuse(openflow.BadRequestBadMultipart, "no answer to %v", request.MultipartType())
 }
 
-// describe answers the requests that have no body.
+// describe answers requests without a body.
 func (s *Switch) describe(r openflow.NoBody) (openflow.MultipartBody, error) {
 	switch r.MultipartType() {
 	case openflow.MultipartDesc:
@@ -82,7 +82,7 @@ func (s *Switch) describe(r openflow.NoBody) (openflow.MultipartBody, error) {
 	return nil, refuse(openflow.BadRequestBadMultipart, "no answer to %v", r.MultipartType())
 }
 
-// flowsFor returns the entries that a request is about.
+// flowsFor returns the entries that a request selects.
 func (s *Switch) flowsFor(r openflow.FlowStatsRequest) (list []*Flow, err error) {
 	value, mask, err := matchOf(r.Match)
 	if err != nil {
@@ -120,8 +120,8 @@ func (s *Switch) flowStats(r openflow.FlowStatsRequest, now time.Duration) (open
 	return list, nil
 }
 
-// CountFlows returns how many flow entries there are in all tables that a match covers and that
-// were made at a time or later.
+// CountFlows returns how many flow entries, in all tables, a match covers that were made at a time
+// or later.
 func (s *Switch) CountFlows(m openflow.Match, since time.Duration) (n int) {
 	s.net.mu.RLock()
 	defer s.net.mu.RUnlock()
@@ -152,9 +152,9 @@ func (s *Switch) aggregate(r openflow.FlowStatsRequest) (openflow.MultipartBody,
 	return sum, nil
 }
 
-// local describes LOCAL of a switch that has no such port: nobody hears what is sent there.
-// Controllers take the switch's own address from it (os-ken's lacplib stops without); it is that of
-// the datapath's identifier (section 7.3.1).
+// local describes LOCAL for a switch without such a port, where packets sent there are discarded.
+// Controllers read the switch's own address from it (os-ken's lacplib fails without); it is derived
+// from the datapath id (section 7.3.1).
 func (s *Switch) local() openflow.Port {
 	id := s.config.DatapathID
 	return openflow.Port{

@@ -8,13 +8,13 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A table finds the entry of the highest priority that matches a packet: tuple space search. The
-// entries that have one mask are a subtable, a hash map by the masked bits; subtables are searched
-// by their highest priority, until none can have a better entry.
+// A table finds the entry of the highest priority that matches a packet, by tuple space search. The
+// entries with the same mask are a subtable, a hash map by the masked bits; subtables are searched
+// in the order of their highest priority, until none can have a better entry.
 type table struct {
 	byMask    map[Mask]*subtable
 	subtables []*subtable             // by highest priority
-	prefixes  [prefixFields]*prefixes // nil of fields that all subtables have in one length
+	prefixes  [prefixFields]*prefixes // nil for fields with one prefix length in all subtables
 	version   uint64                  // raised with each change
 	count     int
 	lookups   Counter
@@ -27,10 +27,10 @@ type subtable struct {
 	stages []stage  // all but the last one
 	flows  map[uint64]*Flow
 	count  int
-	prefix [prefixFields]uint8 // the length that the mask has of that field; 0: none, or not a prefix
+	prefix [prefixFields]uint8 // the prefix length of that field in the mask; 0: none, or no prefix
 
 	highest    uint16
-	priorities map[uint16]int // how many entries have it
+	priorities map[uint16]int // number of entries by priority
 }
 
 type masked struct {
@@ -38,14 +38,14 @@ type masked struct {
 	bits uint64
 }
 
-// A stage is the first words of a mask: a packet that agrees with no entry there needs no look at
-// more of it.
+// A stage is the first words of a mask: if a packet agrees with no entry there, the rest is not
+// compared.
 type stage struct {
 	end   int // of words
 	count map[uint64]int32
 }
 
-// seed keeps those who choose packets from choosing which hashes meet.
+// seed keeps senders from choosing packets whose hashes collide.
 var seed = maphash.Bytes(maphash.MakeSeed(), nil) | 1
 
 func mix(h, v uint64) uint64 {
@@ -117,7 +117,8 @@ func (s *subtable) matches(f *Flow, k *Key) bool {
 	return true
 }
 
-// lookup returns the entry that a packet matches, or nil, and adds to looked what it has looked at.
+// lookup returns the entry that a packet matches, or nil, and adds the bits that it has looked at
+// to looked.
 func (t *table) lookup(k *Key, looked *Mask) (best *Flow) {
 	var search prefixSearch
 	for _, s := range t.subtables {
@@ -138,14 +139,15 @@ func (t *table) lookup(k *Key, looked *Mask) (best *Flow) {
 	return best
 }
 
-// prefixSearch holds which prefixes a packet has of those in a table.
+// prefixSearch caches which of a table's prefixes a packet has.
 type prefixSearch struct {
 	done   [prefixFields]bool
 	found  [prefixFields]lengths
 	looked [prefixFields]uint8
 }
 
-// rulesOut reports whether no entry of a subtable has a prefix that the packet has.
+// rulesOut reports whether no entry of a subtable can match, as the packet has none of its
+// prefixes.
 func (p *prefixSearch) rulesOut(t *table, s *subtable, k *Key, looked *Mask) bool {
 	for field, length := range s.prefix {
 		tree := t.prefixes[field]
@@ -164,7 +166,7 @@ func (p *prefixSearch) rulesOut(t *table, s *subtable, k *Key, looked *Mask) boo
 	return false
 }
 
-// plant makes the sets of prefixes of fields that have come to have several lengths, for a new
+// plant makes the sets of prefixes for fields that now have several lengths, as there is a new
 // subtable.
 func (t *table) plant(s *subtable) {
 	for field, length := range s.prefix {
@@ -226,7 +228,7 @@ func (t *table) get(value *Key, mask Mask, priority uint16) *Flow {
 	return nil
 }
 
-// insert adds an entry that is not there.
+// insert adds an entry that is not in the table yet.
 func (t *table) insert(f *Flow, value *Key, mask Mask) {
 	s := t.byMask[mask]
 	if s == nil {
@@ -259,7 +261,7 @@ func (t *table) insert(f *Flow, value *Key, mask Mask) {
 	}
 }
 
-// remove takes out an entry that is there.
+// remove removes an entry that is in the table.
 func (t *table) remove(f *Flow) {
 	s := f.subtable
 	t.eachPrefix(s, func(tree *prefixes, field int) { tree.remove(f.prefix(field), s.prefix[field]) })
@@ -288,7 +290,7 @@ func (t *table) remove(f *Flow) {
 	t.removed(s, f.Priority)
 }
 
-// removed keeps the order of the subtables after one has lost an entry.
+// removed restores the order of the subtables after one has lost an entry.
 func (t *table) removed(s *subtable, priority uint16) {
 	if s.priorities[priority]--; s.priorities[priority] > 0 {
 		return
@@ -314,7 +316,8 @@ func (t *table) sort() {
 	slices.SortStableFunc(t.subtables, func(a, b *subtable) int { return int(b.highest) - int(a.highest) })
 }
 
-// each calls f for all entries that a match covers (section 6.4: not strict), until it says no.
+// each calls f for all entries that a match covers (section 6.4: not strict), until f returns
+// false.
 func (t *table) each(value *Key, mask *Mask, f func(*Flow) bool) {
 	for _, s := range t.subtables {
 		if !s.covered(mask) {
@@ -376,7 +379,7 @@ func (t *table) list(value *Key, mask *Mask) []*Flow {
 	return out
 }
 
-// matchOf is matchBits for matches that come from outside.
+// matchOf is matchBits for matches from messages, which may be invalid.
 func matchOf(m openflow.Match) (value Key, mask Mask, err error) {
 	for o := range m.All() {
 		if o.Class != openflow.ClassBasic || o.Field >= openflow.NumFields {

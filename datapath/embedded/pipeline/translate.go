@@ -12,15 +12,15 @@ const (
 	maxHops = 65536 // switches on all ways of a packet and its copies
 )
 
-// A Translator finds translations. It keeps what it needs for that, so that translating does not
-// allocate; it may be used by one goroutine at a time.
+// A Translator makes translations. It reuses its memory, so that translating does not allocate; it
+// may be used by one goroutine at a time.
 type Translator struct{ t translator }
 
 // NewTranslator returns a Translator for a network.
 func NewTranslator(n *Network) *Translator { return &Translator{translator{net: n}} }
 
-// Translate finds out what becomes of packets that come in by a port with the fields in k, those of
-// the port but for it. It changes nothing.
+// Translate finds out what happens to packets that arrive at a port with the fields in k, whose
+// port is ignored. It changes nothing.
 func (tr *Translator) Translate(o *Translation, p *Port, k *Key, now time.Duration) {
 	t := &tr.t
 	t.net.mu.RLock()
@@ -36,8 +36,7 @@ func (tr *Translator) Translate(o *Translation, p *Port, k *Key, now time.Durati
 	}
 }
 
-// ParseKey reads the fields of a frame that comes in by that port; false: it is too short to be
-// one.
+// ParseKey reads the fields of a frame that arrives at that port; false if it is too short.
 func ParseKey(k *Key, frame []byte, inPort uint32) bool {
 	_, ok := parse(frame, k)
 	k.setPort(inPort)
@@ -50,7 +49,7 @@ type translator struct {
 	now time.Duration
 	st  state
 
-	// Of a Processor, which has one packet at hand.
+	// Set by a Processor, which has one packet at hand.
 	dynamic        bool
 	frame          []byte
 	partial        bool
@@ -58,18 +57,18 @@ type translator struct {
 	longest        int // bytes of the frame, or of the longest of its segments
 
 	stage   int
-	path    int            // how many switches this way has led through
+	path    int            // number of switches on this way
 	visited map[visit]bool // true: on the way that led here
 	looked  Mask
 }
 
-// A visit is that of a packet at a port, as far as it is changed from what it was.
+// A visit is a packet, with its changes so far, at a port.
 type visit struct {
 	port  *Port
 	state uint64
 }
 
-// scope is where actions are executed.
+// scope is the context in which actions are executed.
 type scope struct {
 	sw     *Switch
 	table  uint8
@@ -86,12 +85,12 @@ func (t *translator) begin(o *Translation, k *Key, now time.Duration) {
 	t.st.key[wordMeta], t.st.key[wordTunnel] = 0, 0
 	t.st.known[wordMeta], t.st.known[wordTunnel] = ^uint64(0), ^uint64(0)
 	if len(t.visited) > 1024 {
-		t.visited = nil // a great flood was the exception
+		t.visited = nil // a large flood is an exception: free its memory
 	}
 	clear(t.visited)
 }
 
-// slow ends a translation that can say nothing of other packets.
+// slow ends a translation that does not hold for other packets.
 func (t *translator) slow(why string) { t.out.Slow = why }
 
 func (t *translator) stopped() bool { return t.out.Slow != "" && !t.dynamic }
@@ -100,8 +99,8 @@ func (t *translator) credit(c *Counter) {
 	t.out.Credits = append(t.out.Credits, Credit{c, t.stage, t.st.length()})
 }
 
-// read notes that a part of a switch has been read. A few last ones are remembered; noting one
-// twice does no harm.
+// read records that a part of a switch has been read. It remembers only the last few, as recording
+// one twice does no harm.
 func (t *translator) read(s *Switch, what int) {
 	reads := t.out.Reads
 	for i := len(reads) - 1; i >= max(len(reads)-4, 0); i-- {
@@ -112,7 +111,7 @@ func (t *translator) read(s *Switch, what int) {
 	t.out.Reads = append(reads, Read{s, what, s.version(what)})
 }
 
-// enter is a packet that comes in by a port.
+// enter handles a packet that arrives at a port.
 func (t *translator) enter(p *Port) {
 	s := p.owner
 	t.out.Hops++
@@ -120,7 +119,7 @@ func (t *translator) enter(p *Port) {
 		return
 	}
 	t.st.key.setPort(p.desc.Number)
-	t.look(wordPort, ^uint64(0)) // a translation is that of one port
+	t.look(wordPort, ^uint64(0)) // a translation is for one port
 	if p.desc.Config&(openflow.PortConfigDown|openflow.PortConfigNoRecv) != 0 || !p.live() {
 		t.credit(&p.rxDropped)
 		return
@@ -151,7 +150,7 @@ func (t *translator) enter(p *Port) {
 	t.visited[v] = false
 }
 
-// hop is a packet that goes over a virtual link; the one that was sent goes on as it was.
+// hop sends a packet over a virtual link, and continues with the state that it had before.
 func (t *translator) hop(p *Port) {
 	before := t.st
 	st := &t.st
@@ -161,10 +160,11 @@ func (t *translator) hop(p *Port) {
 	t.st = before
 }
 
-// visit notes that the packet, changed as it is, is at the port, and says whether it goes round: it
-// has been there on its way, or has come too far. Copies may come to a port by several ways; once
-// one goes round each is taken there once, so that a flood in a mesh ends. Only what is known of
-// all packets that got here is compared, so that it holds for all of them.
+// visit records that the packet, with its changes so far, is at the port, and says whether it
+// loops: it has been there on its way, or has come too far. Copies may reach a port on several
+// ways; once one loops, each port takes a copy only once, so that a flood in a mesh ends. Only bits
+// that are the same for all packets that reach this point are compared, so that the result holds
+// for all of them.
 func (t *translator) visit(p *Port) (v visit, looped bool) {
 	if t.path >= maxPath || t.out.Hops > maxHops {
 		return v, true
@@ -197,7 +197,7 @@ func (t *translator) visit(p *Port) (v visit, looped bool) {
 	return v, false
 }
 
-// pipeline takes the packet through the tables of a switch (section 5.1).
+// pipeline processes the packet in the tables of a switch (section 5.1).
 func (t *translator) pipeline(s *Switch) {
 	var set actionSet
 	stage := t.stage
@@ -248,7 +248,7 @@ func (t *translator) throughTables(s *Switch, c *scope, set *actionSet) bool {
 	return true
 }
 
-// meter asks a meter, and says whether the packet gets through.
+// meter applies a meter, and says whether the packet passes.
 func (t *translator) meter(s *Switch, id uint32) bool {
 	t.read(s, ReadMeters)
 	m := s.meters[id]
@@ -274,8 +274,8 @@ func (t *translator) meter(s *Switch, id uint32) bool {
 	return !drop
 }
 
-// controller sends the packet to controllers. A port can be told not to for packets of the
-// table-miss entry, and for no others (section 7.2.1).
+// controller sends the packet to controllers. A port's configuration can prevent that, but only for
+// packets of the table-miss entry (section 7.2.1).
 func (t *translator) controller(c *scope, why openflow.PacketInReason, maxLen uint16) {
 	k := &t.st.key
 	if why == openflow.ReasonNoMatch {
@@ -293,7 +293,7 @@ func (t *translator) controller(c *scope, why openflow.PacketInReason, maxLen ui
 		base: t.st.base})
 }
 
-// transmit sends the packet out by a port, or over its virtual link.
+// transmit sends the packet out through a port, or over its virtual link.
 func (t *translator) transmit(p *Port) {
 	if p.vlans != nil {
 		before := t.st
@@ -324,7 +324,7 @@ func (t *translator) leave(p *Port) {
 		base: t.st.base})
 }
 
-// Trace says in words what becomes of a frame that comes in by a port.
+// Trace describes in words what happens to a frame that arrives at a port.
 func (n *Network) Trace(p *Port, frame []byte, now time.Duration) string {
 	var o Translation
 	var k Key

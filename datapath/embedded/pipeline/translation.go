@@ -9,14 +9,14 @@ import (
 	"trivet.dev/trivet/openflow"
 )
 
-// A Translation is what becomes of a packet, and of all that agree with it on the bits of Mask and
-// have a TTL in the range and no more bytes. What it holds is valid until it is used for another
-// translation.
+// A Translation is what happens to a packet, and to all packets that agree with it on the bits of
+// Mask, have a TTL in the range and are no longer than Largest. Its contents are valid until it is
+// used for another translation.
 type Translation struct {
 	Mask           Mask  // of the key as it was at the ingress
-	TTLMin, TTLMax uint8 // of IP at the ingress; 0 and 255 where the TTL does not matter
-	// Bytes of the longest frame at the ingress that it holds for; AnySize where that does not
-	// matter.
+	TTLMin, TTLMax uint8 // of IP at the ingress; 0 and 255 if the TTL does not matter
+	// The length, at the ingress, of the longest frame for which it holds; AnySize if lengths do
+	// not matter.
 	Largest int
 
 	// Slow says why packets must be handled one by one by a Processor; the translation then says
@@ -25,20 +25,20 @@ type Translation struct {
 
 	Stages   []Stage // at least one; the first has no meter
 	Outputs  []Output
-	Mirrors  []Output  // the packet as it goes over virtual links that somebody looks at
+	Mirrors  []Output  // the packet on virtual links with captures
 	Messages []Message // for controllers
 	Credits  []Credit
-	Reads    []Read // what it follows from: while these versions hold, it does
+	Reads    []Read // what it depends on: it holds while these versions do
 
-	Hops  int   // how many ports of switches the packet has come in by
-	Loops int   // how often it was dropped because it came back as it had been there before
-	Loop  *Port // the first port where that was
+	Hops  int   // how many ports the packet has arrived at
+	Loops int   // how often it was dropped because it came back unchanged
+	Loop  *Port // the first port where that happened
 
 	sets []Set
 	tags []Tag
 }
 
-// AnySize is Largest of a Translation in which the length of packets plays no part.
+// AnySize is the Largest of a Translation that does not depend on the length of packets.
 const AnySize = math.MaxInt
 
 // Stage is a part of a translation that depends on a meter: its outputs and credits are only for
@@ -49,17 +49,18 @@ type Stage struct {
 	Grown  int16  // by how many bytes packets are longer there than at the ingress
 }
 
-// Output is a port that the packet leaves the network by, or a controller it is sent to.
+// Output is a port through which the packet leaves the network, or a controller to which it is
+// sent.
 type Output struct {
 	Stage   int
 	Port    *Port // nil: to controllers, see Message
 	Message int   // index, where Port is nil
 	Queue   uint32
 	Rewrite Rewrite
-	base    []byte // what Rewrite is about; nil: the packet as it came in
+	base    []byte // the bytes to which Rewrite applies; nil: the received packet
 }
 
-// Message says of a packet to controllers what the packet itself does not: see openflow.PacketIn.
+// Message is the information for controllers besides the packet itself: see openflow.PacketIn.
 type Message struct {
 	Switch   *Switch
 	Reason   openflow.PacketInReason
@@ -78,7 +79,7 @@ type Credit struct {
 	Grown   int16 // by how many bytes packets are longer there than at the ingress
 }
 
-// What a translation has read of a switch, beside tables.
+// What a translation can read of a switch besides tables.
 const (
 	ReadPorts  = -1 - iota // ports, their states and links
 	ReadGroups             // the group table
@@ -87,14 +88,14 @@ const (
 	ReadFlags              // of SET_CONFIG, and whether it forwards by itself
 )
 
-// Read is a part of a switch that a translation has read, and its version then.
+// Read is a part of a switch that a translation has read, and the version that it had.
 type Read struct {
 	Switch  *Switch
 	What    int // a table, or one of ReadPorts, …
 	Version uint64
 }
 
-// Fresh reports whether nothing that the translation follows from has changed.
+// Fresh reports whether nothing that the translation depends on has changed.
 func (o *Translation) Fresh() bool {
 	if len(o.Reads) == 0 {
 		return true
@@ -131,14 +132,14 @@ func (s *Switch) version(what int) uint64 {
 	return s.versions[-what-1]
 }
 
-// Holds reports whether the translation, which is that of the packet of one key, is that of another
-// of no more than Largest bytes, too.
+// Holds reports whether the translation, made for the packet with one key, also holds for another
+// packet of at most Largest bytes.
 func (o *Translation) Holds(of, other *Key) bool {
 	return o.Mask.Covers(of, other) && other.TTL() >= o.TTLMin && other.TTL() <= o.TTLMax
 }
 
-// Same reports whether another translation does the same with the same packets, and counts them at
-// the same places.
+// Same reports whether another translation does the same with the same packets, and credits the
+// same counters.
 func (o *Translation) Same(other *Translation) bool {
 	return o.Mask == other.Mask && o.TTLMin == other.TTLMin && o.TTLMax == other.TTLMax && o.Largest == other.Largest &&
 		o.Slow == other.Slow &&
@@ -156,7 +157,7 @@ func (o *Output) equal(other *Output) bool {
 // ToController reports whether packets are sent to controllers.
 func (o *Translation) ToController() bool { return len(o.Messages) > 0 }
 
-// Metered reports whether meters decide over packets.
+// Metered reports whether meters are involved.
 func (o *Translation) Metered() bool { return len(o.Stages) > 1 }
 
 // Clone returns a copy that stays valid.
@@ -182,9 +183,9 @@ func (o *Translation) reset() {
 	}
 }
 
-// Credit adds packets of together that many bytes at the ingress to the counters, and asks the
-// meters. open is room for a bool per stage; it comes back with which ones the packets have
-// reached.
+// Credit adds packets, with that many bytes in total at the ingress, to the counters, and applies
+// the meters. open has room for a bool per stage; it is returned with the stages that the packets
+// have reached.
 func (o *Translation) Credit(open []bool, packets, bytes uint64, now time.Duration) []bool {
 	open = open[:0]
 	size := func(grown int16) uint64 { return uint64(max(int64(bytes)+int64(grown)*int64(packets), 0)) }

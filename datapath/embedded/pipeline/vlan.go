@@ -2,15 +2,14 @@ package pipeline
 
 import "trivet.dev/trivet/openflow"
 
-// VLANs are those of a port that tells them apart, as a bridge's ports do (IEEE 802.1Q, clauses 6.9
-// and 8.6): frames of Untagged have no tag outside the port, those of Tagged have one, and no
-// others come in or go out. Within the switch, in its tables and for its controllers, each frame
-// has the tag of its VLAN.
+// VLANs are the VLANs of a port, as of a bridge's port (IEEE 802.1Q, clauses 6.9 and 8.6): frames
+// of Untagged have no tag outside the port, those of Tagged have one, and all others are discarded.
+// Within the switch, in its tables and for its controllers, each frame has the tag of its VLAN.
 //
 // Frames to the addresses that bridges never forward (table 8-1: LLDP, LACP, spanning trees) have
-// no VLAN: they come in and go out as they are.
+// no VLAN: they pass unchanged.
 type VLANs struct {
-	Untagged uint16     // 0: frames without a tag do not come in, and none go out
+	Untagged uint16     // 0: frames without a tag are discarded in both directions
 	Tagged   [64]uint64 // a bit for each VLAN
 }
 
@@ -23,7 +22,7 @@ const (
 	tagged8021Q  = 0x8100
 )
 
-// SetVLANs makes a port tell VLANs apart, or pass all frames on as they are: nil.
+// SetVLANs sets the VLANs of a port; nil makes it pass all frames unchanged.
 func (s *Switch) SetVLANs(number uint32, v *VLANs) {
 	_ = s.net.change(func() error {
 		p := s.ports[number]
@@ -38,13 +37,13 @@ func (s *Switch) SetVLANs(number uint32, v *VLANs) {
 	})
 }
 
-// untouched says whether a frame has no VLAN, as it is from a bridge to its neighbour.
+// untouched says whether a frame belongs to no VLAN, as frames between neighbouring bridges do.
 func (t *translator) untouched() bool {
 	t.look(wordDst, reservedMask)
 	return t.st.key[wordDst]&reservedMask == reserved
 }
 
-// classify gives a frame that has come in the tag of its VLAN, and says whether it may come in.
+// classify gives an arriving frame the tag of its VLAN, and says whether it may enter.
 func (t *translator) classify(v *VLANs) bool {
 	if t.untouched() {
 		return true
@@ -64,8 +63,9 @@ func (t *translator) classify(v *VLANs) bool {
 	return !t.stopped()
 }
 
-// declassify says whether a frame may go out, and takes the tag away that it has not outside. A
-// frame without a tag can only be one that a controller has made: it is of the port's own VLAN.
+// declassify says whether a frame may leave, and removes a tag that it must not have outside. A
+// frame without a tag can only be one that a controller has made: it belongs to the port's untagged
+// VLAN.
 func (t *translator) declassify(v *VLANs) bool {
 	if t.untouched() {
 		return true

@@ -12,16 +12,16 @@ import (
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 )
 
-// isVLAN reports whether a device is a VLAN of another one. Where that one's hardware adds no tags,
-// frames of packet sockets have their network header at the wrong place (the kernel takes the room
-// for a tag to be in use), so that it does not find out how to cut them, and drops them.
+// isVLAN reports whether a device is a VLAN of another one. If that one's hardware inserts no tags,
+// the network header of frames from packet sockets is at the wrong offset (the kernel assumes that
+// the room for a tag is used), so that the kernel cannot segment them, and drops them.
 func isVLAN(name string) bool {
 	link, err := netlink.LinkByName(name)
 	return err == nil && link.Type() == "vlan"
 }
 
-// split cuts a frame into the segments of TCP that a device would make of it (RFC 9293); nil where
-// it is another one. Their checksums are as partial as the frame's.
+// split cuts a frame into the TCP segments that a device would make of it (RFC 9293); nil if it is
+// not TCP. Their checksums are as partial as the frame's.
 func split(frame []byte, o pipeline.Offload) (out [][]byte) {
 	tcp, size := int(o.ChecksumStart), int(o.SegmentSize)
 	kind := o.Segment &^ unix.VIRTIO_NET_HDR_GSO_ECN
@@ -61,7 +61,7 @@ func split(frame []byte, o pipeline.Offload) (out [][]byte) {
 
 const tcpFIN, tcpPSH, tcpCWR = 0x01, 0x08, 0x80
 
-// NetworkHeader is where a frame's begins, behind its VLAN tags.
+// NetworkHeader returns the offset of a frame's network header, behind its VLAN tags.
 func NetworkHeader(frame []byte) int {
 	at := 14
 	for at+4 <= len(frame) {
@@ -77,7 +77,7 @@ func add(field []byte, n uint32) {
 	binary.BigEndian.PutUint32(field, binary.BigEndian.Uint32(field)+n)
 }
 
-// exchange replaces a word that a sum which is not complemented has counted (RFC 1624).
+// exchange replaces a word covered by a sum that is not complemented (RFC 1624).
 func exchange(field []byte, was, is uint16) {
 	binary.BigEndian.PutUint16(field, checksum.Combine(checksum.Combine(binary.BigEndian.Uint16(field), ^was), is))
 }

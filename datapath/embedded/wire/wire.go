@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package wire reads and writes the frames of network devices for embedded switches: a packet
-// socket per device. It is the slow way, for tests and for packets that the fast one does not take.
+// socket per device. It is the slow path, for tests and for packets that the fast path does not
+// take.
 package wire
 
 import (
@@ -29,11 +30,12 @@ type Device struct {
 	file   *os.File
 	conn   syscall.RawConn
 	name   string
-	splits bool // TCP is cut into segments here; see isVLAN
+	splits bool // TCP is segmented here; see isVLAN
 	closed atomic.Bool
 }
 
-// Open opens a device, which must be up. Frames that the host itself sends by it do not come in.
+// Open opens a device, which must be up. It does not receive frames that the host itself sends
+// there.
 func Open(name string) (*Device, error) {
 	device, err := net.InterfaceByName(name)
 	if err != nil {
@@ -107,7 +109,7 @@ func receive(fd int, header, frame, aux []byte) (n, auxLen int, err error) {
 	return n, auxLen, err
 }
 
-// restoreTag puts a VLAN tag back that the kernel has taken out of the frame, which starts at
+// restoreTag restores a VLAN tag that the kernel has removed from the frame, which starts at
 // room[4:], and returns the frame and by how much it has grown.
 func restoreTag(room, aux []byte) (frame []byte, grown int) {
 	messages, err := unix.ParseSocketControlMessage(aux)
@@ -156,7 +158,7 @@ func packet(header, frame []byte, tag int) pipeline.Packet {
 	return pkt
 }
 
-// Send sends a packet. in is the packet that it was, before it was changed.
+// Send sends a packet. in is the packet as it was received, before it was changed.
 func (d *Device) Send(out *pipeline.Sent, in *pipeline.Packet) error {
 	o := in.Offload.ForFrame(out.Grown)
 	if d.splits && o.Segment != 0 {

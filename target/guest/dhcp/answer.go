@@ -12,12 +12,12 @@ import (
 const (
 	serverPort, clientPort = 67, 68
 	answerToAll            = 0x8000 // RFC 2131, figure 2
-	// shortest is a message as BOOTP has it, in bytes (RFC 951, section 3): some clients take no
+	// The minimum length of a BOOTP message, in bytes (RFC 951, section 3): some clients accept no
 	// less.
 	shortest = 300
 )
 
-// question is a message of the client.
+// question is a client's message.
 type question struct {
 	*layers.DHCPv4
 	kind      layers.DHCPMsgType
@@ -26,15 +26,15 @@ type question struct {
 	id        []byte // option 61
 }
 
-// Frames that may be answered.
+// Protocols that may be answered.
 var (
 	ofARP  = []gopacket.LayerType{layers.LayerTypeEthernet, layers.LayerTypeARP}
 	ofDHCP = []gopacket.LayerType{layers.LayerTypeEthernet, layers.LayerTypeIPv4, layers.LayerTypeUDP,
 		layers.LayerTypeDHCPv4}
 )
 
-// answer returns the frame that answers one that came in at the device, nil if none does. own is
-// the server's MAC address. Whatever the frame is, it does no harm.
+// answer returns the frame that answers one from the device; nil if none does. own is the server's
+// MAC address. The frame may be arbitrary.
 func answer(frame []byte, l *Lease, own net.HardwareAddr) []byte {
 	var (
 		eth     layers.Ethernet
@@ -61,7 +61,7 @@ func answer(frame []byte, l *Lease, own net.HardwareAddr) []byte {
 	return nil
 }
 
-// answerARP says where the server is (RFC 826).
+// answerARP answers a request for the server's address (RFC 826).
 func answerARP(eth *layers.Ethernet, q *layers.ARP, own net.HardwareAddr) []byte {
 	if q.AddrType != layers.LinkTypeEthernet || q.Protocol != layers.EthernetTypeIPv4 || q.HwAddressSize != 6 ||
 		q.ProtAddressSize != 4 || q.Operation != layers.ARPRequest ||
@@ -74,8 +74,8 @@ func answerARP(eth *layers.Ethernet, q *layers.ARP, own net.HardwareAddr) []byte
 			DstHwAddress: q.SourceHwAddress, DstProtAddress: q.SourceProtAddress})
 }
 
-// read reads a client's message; not ok: it is none, or came through a relay, which no client of
-// this device needs.
+// read parses a client's message; ok is false if it is none, or came through a relay, which no
+// client of this device needs.
 func read(d *layers.DHCPv4) (q question, ok bool) {
 	if d.Operation != layers.DHCPOpRequest || d.HardwareType != layers.LinkTypeEthernet || d.HardwareLen != 6 ||
 		!d.RelayAgentIP.IsUnspecified() {
@@ -97,8 +97,8 @@ func read(d *layers.DHCPv4) (q question, ok bool) {
 	return q, true
 }
 
-// answer answers as RFC 2131 has it, sections 4.3.1 (discover), 4.3.2 (request) and 4.3.5 (inform).
-// Of what clients give back or decline there is nothing to note: the address is theirs alone.
+// answer answers as in RFC 2131, sections 4.3.1 (discover), 4.3.2 (request) and 4.3.5 (inform).
+// Releases and declines need no record, as the address is reserved for the client.
 func (q question) answer(l *Lease, own net.HardwareAddr) []byte {
 	if q.server.IsValid() && q.server != Identifier {
 		return nil // the client has chosen another server
@@ -110,9 +110,9 @@ func (q question) answer(l *Lease, own net.HardwareAddr) []byte {
 	case layers.DHCPMsgTypeInform:
 		return q.say(layers.DHCPMsgTypeAck, l, own)
 	case layers.DHCPMsgTypeRequest:
-		wanted := q.requested // by those that select an offer, or come up again
+		wanted := q.requested // from clients that select an offer, or reboot
 		if !current.IsUnspecified() {
-			wanted = current // by those that renew or rebind
+			wanted = current // from clients that renew or rebind
 		}
 		switch {
 		case !wanted.IsValid():
@@ -125,7 +125,7 @@ func (q question) answer(l *Lease, own net.HardwareAddr) []byte {
 	return nil
 }
 
-// say makes an answer (RFC 2131, table 3), and sends it where section 4.1 says.
+// say builds an answer (RFC 2131, table 3), with the destination according to section 4.1.
 func (q question) say(kind layers.DHCPMsgType, l *Lease, own net.HardwareAddr) []byte {
 	out := layers.DHCPv4{Operation: layers.DHCPOpReply, HardwareType: layers.LinkTypeEthernet,
 		Xid: q.Xid, Flags: q.Flags, ClientHWAddr: q.ClientHWAddr, Options: layers.DHCPOptions{
@@ -159,7 +159,7 @@ func (q question) say(kind layers.DHCPMsgType, l *Lease, own net.HardwareAddr) [
 		eth.DstMAC, ip.DstIP = q.ClientHWAddr, out.YourClientIP
 	}
 	udp := &layers.UDP{SrcPort: serverPort, DstPort: clientPort}
-	_ = udp.SetNetworkLayerForChecksum(ip) // fails for other protocols alone
+	_ = udp.SetNetworkLayerForChecksum(ip) // fails only for other protocols
 	padding := make(gopacket.Payload, max(0, shortest-int(out.Len())))
 	return serialize(eth, ip, udp, &out, padding)
 }

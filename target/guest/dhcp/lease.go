@@ -23,32 +23,31 @@ import (
 // needs a route and has none cannot renew, and asks all servers (rebinds) a minute later.
 var Identifier = netip.MustParseAddr("169.254.255.67")
 
-// Times of a lease. Guests ask again after the first, so that they soon have what Set has changed;
-// if nobody answers (their gateway is down, say), all servers after the second; and keep the
-// address while nobody is there for so long as the third. RFC 2131, section 4.4.5, wants them in
-// this order. Clients that do not know options 58 and 59, as udhcpc, ask again after half of the
-// third.
+// Times of a lease. After the first, clients renew, so that they soon learn what Set has changed.
+// If nobody answers (their gateway is down, say), they ask all servers after the second (rebind),
+// and give up the address after the third. RFC 2131, section 4.4.5, requires this order. Clients
+// that do not know options 58 and 59, such as udhcpc, renew after half of the third.
 const (
 	renewAfter  = 5 * time.Minute
 	rebindAfter = 6 * time.Minute
 	leaseTime   = time.Hour
 )
 
-// Lease is what the client of a device is told.
+// Lease is the configuration that the client of a device gets.
 type Lease struct {
-	MAC      topology.MAC // of the client, which has the lease for itself
+	MAC      topology.MAC // of the client, for which the lease is reserved
 	Address  netip.Prefix // IPv4, with the length of its network
 	Gateway  netip.Addr   // IPv4; invalid: there is none
-	Routes   []Route      // in the order in which the client is to make them, the one to the gateway after them
-	MTU      int          // bytes; 0: not told
-	Hostname string       // empty: not told
+	Routes   []Route      // in the order in which the client adds them, then the one to the gateway
+	MTU      int          // bytes; 0: no option
+	Hostname string       // empty: no option
 	DNS      []netip.Addr // IPv4
 }
 
 // Route is a static route (RFC 3442).
 type Route struct {
 	To  netip.Prefix // IPv4
-	Via netip.Addr   // IPv4; invalid: what it leads to is on the link
+	Via netip.Addr   // IPv4; invalid: the destination is on the link
 }
 
 const (
@@ -57,14 +56,15 @@ const (
 	// longestID is how long a client's identifier (option 61) may be to be repeated in answers (RFC
 	// 6842), in bytes. Those of RFC 4361 have 19 or 23.
 	longestID = 32
-	// room is what is left of that for a lease's options: behind the headers, the fixed fields, the
-	// end, what else is in an answer (message type, server, three times) and the identifier.
+	// room is what a lease's options may take of that: without the headers, the fixed fields, the
+	// end option, the other options of an answer (message type, server, three times) and the
+	// identifier.
 	room = largest - 20 - 8 - 240 - 1 - 3 - 4*6 - (2 + longestID)
 
 	leastMTU = 68 // RFC 2132, section 5.1
 )
 
-// Check says what of a lease cannot be told.
+// Check says what of a lease cannot be expressed.
 func (l Lease) Check() error {
 	switch {
 	case l.MAC == topology.MAC{} || l.MAC[0]&1 == 1:
@@ -103,7 +103,7 @@ func (l Lease) Check() error {
 	return nil
 }
 
-// options are those of a lease (RFC 2132), but its time.
+// options returns a lease's options (RFC 2132), except for its times.
 func (l Lease) options() (out layers.DHCPOptions) {
 	add := func(kind layers.DHCPOpt, data []byte) {
 		for len(data) > 255 { // goes on in the next of its kind (RFC 3396)
@@ -133,8 +133,8 @@ func (l Lease) options() (out layers.DHCPOptions) {
 	return out
 }
 
-// classless is the option of routes, if there are some. Who reads it does not look at the
-// gateway's, so that is in it, too (RFC 3442).
+// classless returns the option for routes, if there are any. Clients that read it ignore the router
+// option, so it also contains the route to the gateway (RFC 3442).
 func (l Lease) classless() (out []byte) {
 	add := func(to netip.Prefix, via netip.Addr) {
 		to = to.Masked()

@@ -29,18 +29,18 @@ type Server struct {
 }
 
 const (
-	// pause is the time before an answer. A client that floods us costs little, as what we do not
-	// read is dropped by the kernel. And udhcpc, which renews by a socket of its own for sending,
-	// does not hear what comes before it has closed that.
+	// pause is the time before an answer. It limits what a client that floods us costs, as the
+	// kernel drops what we do not read. And udhcpc, which renews by a separate socket for sending,
+	// misses an answer that comes before it has closed that.
 	pause = 10 * time.Millisecond
-	// waiting limits what the kernel keeps of what has come meanwhile, in bytes: 20 requests or so.
+	// waiting limits what the kernel buffers meanwhile, in bytes: 20 requests or so.
 	waiting = 16 << 10
 	// longest is the frame that is read, in bytes. Clients send hardly more than 600.
 	longest = 4096
 )
 
-// Open answers the client of a device of the calling thread's namespace from now on. The device may
-// be down; if it is removed, nothing comes any more.
+// Open answers the client of a device in the calling thread's namespace from now on. The device may
+// be down; if it is removed, no requests arrive any more.
 func Open(device string, l Lease) (*Server, error) {
 	if err := l.Check(); err != nil {
 		return nil, fmt.Errorf("answer DHCP at %s: %w", device, err)
@@ -72,8 +72,8 @@ func Open(device string, l Lease) (*Server, error) {
 	return s, nil
 }
 
-// Set gives the client another lease. It learns of it when it renews: after some minutes, or what
-// its own program has in place of them.
+// Set changes the client's lease. The client learns of it when it renews: after some minutes, or
+// when its own program chooses to.
 func (s *Server) Set(l Lease) error {
 	if err := l.Check(); err != nil {
 		return fmt.Errorf("answer DHCP at %s: %w", s.file.Name(), err)
@@ -82,7 +82,7 @@ func (s *Server) Set(l Lease) error {
 	return nil
 }
 
-// Close ends it; nothing is answered any more. The client keeps its address for up to an hour.
+// Close stops answering. The client keeps its address for up to an hour.
 func (s *Server) Close() {
 	s.file.Close()
 	<-s.ended
@@ -99,14 +99,14 @@ func (s *Server) run() {
 		time.Sleep(pause)
 		if err == nil { // otherwise the device has gone down, and may come up again
 			if out := answer(frame[:n], s.lease.Load(), s.own); out != nil {
-				_, _ = s.file.Write(out) // as if it were lost: the client asks again
+				_, _ = s.file.Write(out) // an error is like a lost packet: the client asks again
 			}
 		}
 	}
 }
 
-// attach makes the kernel pass requests to DHCP servers and what asks for the server by ARP, no
-// fragments, and nothing with a VLAN's tag: a guest's VLANs are other networks.
+// attach makes the kernel pass only requests to DHCP servers and ARP requests for the server, no
+// fragments, and nothing with a VLAN tag: a guest's VLANs are other networks.
 func attach(fd int) error {
 	id := Identifier.As4()
 	program, err := bpf.Assemble([]bpf.Instruction{

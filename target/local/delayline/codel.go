@@ -7,14 +7,14 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// codel is CoDel (RFC 8289, section 5): it drops from the head of a queue when packets have waited
-// for longer than the target for an interval, at times that come closer by the control law until
-// they do not any more.
+// codel is CoDel (RFC 8289, section 5): once packets have waited for longer than the target for an
+// interval, it drops from the head of the queue, at times that come closer together by the control
+// law, until they no longer wait that long.
 type codel struct {
 	target, interval time.Duration
 	ecn              bool
 
-	largest    uint64        // bytes of a packet: with no more waiting there is no standing queue
+	largest    uint64        // bytes of a packet: a queue no longer than that is not standing
 	first      time.Duration // when the wait will have been above the target for an interval; 0: it is not
 	dropping   bool
 	next       time.Duration // when to drop next, while dropping
@@ -26,7 +26,7 @@ func newCoDel(p topology.Queue) codel {
 	return codel{target: time.Duration(p.Target), interval: time.Duration(p.Interval), ecn: p.ECN}
 }
 
-// fifo is what CoDel manages.
+// fifo is the queue that CoDel manages.
 type fifo struct {
 	items ring[frame]
 	bytes uint64
@@ -64,8 +64,8 @@ func (c *codel) law(from time.Duration) time.Duration {
 	return from + time.Duration(float64(c.interval)/math.Sqrt(float64(c.count)))
 }
 
-// pop returns the next frame to be sent (section 5.4). What is to be dropped is marked instead and
-// sent, if both ends of the flow understand that.
+// pop returns the next frame to be sent (section 5.4). A frame that is to be dropped is marked and
+// sent instead if both ends of the flow understand marks.
 func (c *codel) pop(now time.Duration, from *fifo, q *Queue) (frame, bool) {
 	f, tooLong, ok := c.look(now, from)
 	switch {
@@ -92,7 +92,7 @@ func (c *codel) pop(now time.Duration, from *fifo, q *Queue) (frame, bool) {
 			f, _, ok = c.look(now, from)
 		}
 		c.dropping = true
-		// If it was dropping only recently, the rate at which it did is where to begin.
+		// If it stopped dropping only recently, it resumes at about the rate of then.
 		recent := c.count - c.countBegan
 		c.count = 1
 		if recent > 1 && now-c.next < 16*c.interval {

@@ -6,21 +6,21 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// discipline is how frames wait for the sender to be free: which are taken, in what order they are
-// sent, and which of them are marked or dropped on the way. The one being sent is not in it. Times
+// discipline decides how frames wait for the sender to be free: which are accepted, in what order
+// they are sent, and which of them are marked or dropped. The one being sent is not in it. Times
 // never decrease.
 type discipline interface {
-	// admit decides on a frame that arrives, before it is copied; push then takes it, in whatever
-	// way it was admitted.
+	// admit decides on an arriving frame before it is copied; push then adds it, whatever the
+	// verdict by which it was accepted.
 	admit(now time.Duration, bytes []byte, size Traffic) verdict
 	push(now time.Duration, f frame)
-	// pop decides on frames that may be sent next, and returns the first that is sent.
+	// pop decides on the frames at the head, and returns the first that is to be sent.
 	pop(now time.Duration) (f frame, ok bool)
-	// take gives a frame back undecided, of each flow the first first.
+	// take removes a frame without deciding on it; of each flow the first comes first.
 	take() (f frame, ok bool)
 }
 
-// verdict is what becomes of a frame that arrives.
+// verdict is what is done with an arriving frame.
 type verdict int
 
 const (
@@ -46,7 +46,7 @@ func (q *Queue) newDiscipline() discipline {
 	return &tail{q: q}
 }
 
-// tail is a queue that drops what finds it full.
+// tail is a queue that drops what arrives when it is full (tail drop).
 type tail struct {
 	q     *Queue
 	items ring[frame]

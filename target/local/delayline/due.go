@@ -2,7 +2,7 @@ package delayline
 
 import "time"
 
-// dueHeap is a heap (container/heap) of ends, by when each next has something to deliver.
+// dueHeap is a heap (container/heap) of ends, ordered by when each next has something to deliver.
 type dueHeap []*end
 
 func (h dueHeap) Len() int           { return len(h) }

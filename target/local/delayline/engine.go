@@ -66,7 +66,7 @@ type Options struct {
 	// Plain says which ends need complete frames: no super-packets, and no checksums left to be
 	// filled in. Open vSwitch's user-space datapath is such an end.
 	Plain [2]bool
-	// Devices are those that the ends stand for.
+	// Devices are the modelled devices at the ends.
 	Devices [2]Device
 	// Seed makes losses and jitter repeatable; with 0 they differ every time.
 	Seed uint64

@@ -12,7 +12,7 @@ type fqCoDel struct {
 	q     *Queue
 	set   topology.Queue
 	seed  uint64       // of the hash (section 4.1: perturbation)
-	flows []*flowQueue // nil: it has not been used
+	flows []*flowQueue // nil until first used
 	new   ring[*flowQueue]
 	old   ring[*flowQueue]
 }
@@ -28,7 +28,7 @@ func newFQCoDel(q *Queue, p topology.Queue) *fqCoDel {
 	return &fqCoDel{q: q, set: p, seed: q.random.Uint64(), flows: make([]*flowQueue, p.Flows)}
 }
 
-// admit makes room, of the queue that is longest.
+// admit drops from the longest queue to make room.
 func (c *fqCoDel) admit(_ time.Duration, _ []byte, size Traffic) verdict {
 	if n := c.q.waits(); n > 0 && n+int(size.Packets) > c.set.Limit {
 		c.shorten()
@@ -36,7 +36,7 @@ func (c *fqCoDel) admit(_ time.Duration, _ []byte, size Traffic) verdict {
 	return accept
 }
 
-// push puts a frame at the end of its flow's queue (section 4.1).
+// push appends a frame to its flow's queue (section 4.1).
 func (c *fqCoDel) push(_ time.Duration, f frame) {
 	at := flow(f.bytes, c.seed) % uint64(len(c.flows))
 	n := c.flows[at]

@@ -34,7 +34,7 @@ type end struct {
 	other *end
 	queue *Queue
 
-	before, after *stage // nil: no device has ever taken what the end sends, before the queue or after it
+	before, after *stage // nil until a device there serves packets, before the queue or after it
 
 	// position in the worker's heap; -1: not in it
 	index int
@@ -50,10 +50,10 @@ type end struct {
 	latest    time.Duration
 }
 
-// lateAfter is by how much a packet must miss its time to count as late.
+// lateAfter is by how much a packet must be late to count as late.
 const lateAfter = time.Millisecond
 
-// What a line counts is told under the names of package counters.
+// A line's counters use the types of package counters.
 type (
 	Traffic   = counters.Traffic
 	Counters  = counters.Counters
@@ -111,7 +111,8 @@ func (l *Line) Set(ab, ba topology.Impairment) error {
 	return l.setOffload(imps, false)
 }
 
-// Serve changes the devices at the ends. What they have stays in order before what they take next.
+// Serve changes the devices at the ends. Packets that the old devices hold leave before those that
+// the new ones take.
 func (l *Line) Serve(devices [2]Device) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,8 +130,8 @@ func (l *Line) Serve(devices [2]Device) error {
 	return l.setOffload([2]topology.Impairment{l.ends[0].queue.impairment, l.ends[1].queue.impairment}, false)
 }
 
-// setDevices puts the devices' servers where frames pass: what an end sends before its queue, if
-// the end's device takes both directions, and after it that of the other end.
+// setDevices puts the devices' servers into the path of frames: the sending end's before the queue,
+// if the device takes both directions, and the other end's after it.
 func (l *Line) setDevices(devices [2]Device) {
 	l.devices = devices
 	for i, n := range l.ends {
@@ -192,7 +193,7 @@ func (n *end) up(now time.Duration, up bool) {
 	}
 }
 
-// Stats returns the counters up to now; of a closed line, those at its end.
+// Stats returns the current counters; of a closed line, those at its end.
 func (l *Line) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +207,7 @@ func (l *Line) stats() Stats {
 	var s Stats
 	l.worker.change(l.ends, func(i int, now time.Duration) { s[i] = l.ends[i].direction(now) })
 	for i, n := range l.ends {
-		// A deleted device has no counters any more: what we had not yet read of them is lost.
+		// A deleted device has no counters any more: what was not read before is lost.
 		if total, err := overrun(n.fd); err == nil {
 			s[i].Overrun = total - n.overrun
 		}

@@ -2,8 +2,8 @@ package delayline
 
 import "encoding/binary"
 
-// What is read of packets. Senders are not trusted: whatever does not fit is a packet of which
-// nothing is known, which is neither marked nor part of a flow with ports.
+// Parsing of packets. Senders are not trusted: a packet that does not parse is neither marked nor
+// assigned to a flow by ports.
 
 const (
 	etherIPv4 = 0x0800
@@ -12,11 +12,11 @@ const (
 	ipv6Len   = 40
 
 	ecnMask = 3 // of the second octet of IPv4's header, of the traffic class of IPv6
-	ecnCE   = 3 // RFC 3168, section 5; 0: not capable
+	ecnCE   = 3 // RFC 3168, section 5; 0: not ECN-capable
 )
 
-// network finds the packet of layer 3 in a frame (with the kernel's header in front), behind tags
-// of VLANs (802.1Q, 802.1ad).
+// network finds the network-layer packet in a frame (with the kernel's header in front), behind
+// VLAN tags (802.1Q, 802.1ad).
 func network(b []byte) (kind uint16, packet []byte) {
 	if len(b) < vnetLen+ethernetLen {
 		return 0, nil
@@ -46,7 +46,7 @@ func ecnCapable(b []byte) bool {
 	return false
 }
 
-// mark tells the receiver of a frame's packet, which must be ecnCapable, of congestion.
+// mark sets the congestion mark (CE) in a frame's packet, which must be ecnCapable.
 func mark(b []byte) {
 	switch kind, p := network(b); kind {
 	case etherIPv4:
@@ -63,9 +63,9 @@ func mark(b []byte) {
 	}
 }
 
-// flow hashes what makes packets one flow (RFC 8290, section 4.1): addresses, protocol and ports;
-// of a packet that is not IP, its addresses of layer 2. Fragments have no ports: only the first
-// would.
+// flow hashes what identifies a packet's flow (RFC 8290, section 4.1): addresses, protocol and
+// ports; for a packet that is not IP, its MAC addresses. Fragments count without ports, as only the
+// first has them.
 func flow(b []byte, seed uint64) uint64 {
 	h := hash(seed)
 	switch kind, p := network(b); kind {

@@ -6,8 +6,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// pie is PIE (RFC 8033): packets that arrive are dropped with a probability that a controller
-// computes again and again from how long packets wait, which their time stamps tell.
+// pie is PIE (RFC 8033): arriving packets are dropped with a probability that a controller updates
+// periodically from how long packets wait, by their time stamps.
 type pie struct {
 	q     *Queue
 	set   topology.Queue
@@ -16,10 +16,10 @@ type pie struct {
 
 	probability float64
 	accumulated float64       // probability since the last drop
-	wait        time.Duration // of the packet that was sent last; 0: nothing waits
+	wait        time.Duration // of the last packet sent; 0: nothing waits
 	before      time.Duration // what wait was at the last update
 	allowance   time.Duration // for a burst after idleness
-	next        time.Duration // the next update; 0: nothing has come yet
+	next        time.Duration // the next update; 0: no packet has arrived yet
 }
 
 const (
@@ -46,8 +46,8 @@ func (p *pie) admit(now time.Duration, _ []byte, size Traffic) verdict {
 	return accept
 }
 
-// choose decides on a packet (sections 4.1 and 4.4, and 5.4: without drops that are too close or
-// too far apart).
+// choose decides on a packet (sections 4.1 and 4.4, and 5.4: drops are neither too close together
+// nor too far apart).
 func (p *pie) choose() bool {
 	target := time.Duration(p.set.Target)
 	switch {
@@ -68,15 +68,15 @@ func (p *pie) choose() bool {
 	return true
 }
 
-// update computes the probability for all times at which that was due (section 4.2). Nothing has
-// happened between them.
+// update computes the probability for all update times up to now (section 4.2), between which
+// nothing has happened.
 func (p *pie) update(now time.Duration) {
 	every := time.Duration(p.set.TUpdate)
 	if p.next == 0 {
 		p.next = now + every
 	}
 	for ; p.next <= now; p.next += every {
-		if p.probability == 0 && p.wait == 0 && p.before == 0 && p.allowance == pieBurst { // for good
+		if p.probability == 0 && p.wait == 0 && p.before == 0 && p.allowance == pieBurst { // no update changes it
 			p.next += (now - p.next) / every * every
 			continue
 		}
@@ -84,7 +84,7 @@ func (p *pie) update(now time.Duration) {
 	}
 }
 
-// steps are by what the change of a small probability is divided (section 4.2, auto-tuning).
+// steps are the divisors for the change of a small probability (section 4.2, auto-tuning).
 var steps = []struct{ below, by float64 }{{0.000001, 2048}, {0.00001, 512}, {0.0001, 128}, {0.001, 32}, {0.01, 8},
 	{0.1, 2}}
 
@@ -107,7 +107,7 @@ func (p *pie) compute(every time.Duration) {
 	if p.wait == 0 && p.before == 0 {
 		p.probability *= 0.98
 	}
-	if p.probability < 1e-12 { // it only becomes smaller and smaller
+	if p.probability < 1e-12 { // it would only become smaller
 		p.probability = 0
 	}
 	p.probability = min(p.probability, 1)

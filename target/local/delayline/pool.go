@@ -70,13 +70,13 @@ func (s *store) keep(frame []byte) (kept []byte, in *chunk, ok bool) {
 	return kept, c, true
 }
 
-// undo gives up the frame that was kept last, and its room.
+// undo releases the frame that was kept last, and its room.
 func (s *store) undo(kept []byte, in *chunk) {
 	in.used -= len(kept)
 	s.release(in)
 }
 
-// release gives up a frame of the chunk. Its bytes stay valid until the next keep.
+// release releases a frame of the chunk. Its bytes stay valid until the next keep.
 func (s *store) release(c *chunk) {
 	if c.frames--; c.frames > 0 {
 		return

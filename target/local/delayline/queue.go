@@ -23,11 +23,11 @@ type Queue struct {
 	store      store
 	counters   Counters
 
-	waiting  discipline    // in the sender's queue; nil: none has waited yet
+	waiting  discipline    // in the sender's queue; nil until one has waited
 	sending  frame         // while busy, what is being sent
 	busy     bool          //
 	flying   ring[frame]   // on the way, in the order of arrival
-	ahead    ring[frame]   // on the way as well, and in the order of arrival: those that overtake
+	ahead    ring[frame]   // also on the way, in the order of arrival: those that overtake
 	inside   [2]Traffic    // waiting or being sent, and on the way
 	sent     time.Duration // while busy, when sending will be sent
 	fraction uint64        // of a nanosecond, by which sent is too early; in units of 1/bandwidth
@@ -53,9 +53,9 @@ func NewQueue(i topology.Impairment, pool *Pool, seed uint64) *Queue {
 }
 
 // Set changes the impairment. Packets on their way arrive when they would have, and are not
-// overtaken by later ones; waiting packets stay, also when another discipline takes them over, are
-// sent at the new bandwidth, and so is the rest of the packet being sent. A smaller limit only
-// affects packets that arrive later.
+// overtaken by later ones. Waiting packets stay, also under another discipline, and are sent at the
+// new bandwidth, as is the rest of the packet being sent. A smaller limit only affects packets that
+// arrive later.
 func (q *Queue) Set(now time.Duration, i topology.Impairment) {
 	q.advance(now)
 	old := q.impairment
@@ -80,7 +80,7 @@ func (q *Queue) Set(now time.Duration, i topology.Impairment) {
 	}
 }
 
-// each takes all that is being sent or waits out of the queue.
+// each removes all frames that are being sent or wait, and calls do for each.
 func (q *Queue) each(do func(frame)) {
 	for q.busy {
 		f := q.sending
@@ -137,7 +137,7 @@ func (q *Queue) Push(now time.Duration, bytes []byte, size Traffic) {
 	}
 }
 
-// waits is how many packets wait, without the one being sent.
+// waits returns how many packets wait, without the one being sent.
 func (q *Queue) waits() int {
 	n := q.inside[0].Packets
 	if q.busy {
@@ -160,7 +160,7 @@ func (q *Queue) Pop(now time.Duration) (bytes []byte, size Traffic, arrived time
 	return f.bytes, f.size, f.arrives, true
 }
 
-// nextFlying is where the frame is that arrives next, or nil.
+// nextFlying returns the ring with the frame that arrives next, or nil.
 func (q *Queue) nextFlying() *ring[frame] {
 	switch {
 	case q.ahead.len > 0 && (q.flying.len == 0 || q.ahead.head().arrives <= q.flying.head().arrives):
@@ -203,7 +203,7 @@ func (q *Queue) Up(now time.Duration, up bool) {
 	q.last = now
 }
 
-// Counters returns what became of the packets up to now.
+// Counters returns what has become of the packets so far.
 func (q *Queue) Counters(now time.Duration) Counters {
 	q.advance(now)
 	return q.counters
@@ -248,8 +248,9 @@ func (q *Queue) takeFlying(from *ring[frame]) frame {
 	return f
 }
 
-// signal has a discipline that has taken a frame out tell its receiver of congestion: by a mark if
-// both may be, else by dropping it; it says whether the frame is still to be sent.
+// signal signals congestion by a frame that a discipline has removed: it marks the frame if marks
+// allows and the flow understands it, else it drops the frame. It says whether the frame is still
+// to be sent.
 func (q *Queue) signal(f *frame, marks bool) bool {
 	if marks && ecnCapable(f.bytes) {
 		q.mark(f)
@@ -264,7 +265,7 @@ func (q *Queue) mark(f *frame) {
 	q.counters.Marked.Add(f.size)
 }
 
-// dropWaiting drops a frame that a discipline has taken out.
+// dropWaiting drops a frame that a discipline has removed.
 func (q *Queue) dropWaiting(f frame, count *Traffic) {
 	q.inside[0].Sub(f.size)
 	q.drop(f, count)

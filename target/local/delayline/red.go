@@ -8,8 +8,8 @@ import (
 )
 
 // red is Random Early Detection (S. Floyd and V. Jacobson, Random Early Detection Gateways for
-// Congestion Avoidance, 1993), in bytes as Linux's sch_red: the longer the queue on average, the
-// more of the packets that arrive are dropped or marked.
+// Congestion Avoidance, 1993), in bytes as Linux's sch_red: the longer the average queue, the more
+// of the arriving packets are dropped or marked.
 type red struct {
 	q      *Queue
 	set    topology.Queue
@@ -19,7 +19,7 @@ type red struct {
 
 	average float64       // bytes
 	idle    time.Duration // since when the queue is empty; negative: it is not
-	count   int           // packets since the last that was chosen; negative: the average is too small to choose
+	count   int           // packets since the last one chosen; negative: average below minimum
 	draw    float64       // what count times the probability must exceed
 }
 
@@ -41,19 +41,19 @@ func (r *red) admit(now time.Duration, _ []byte, size Traffic) verdict {
 	return accept
 }
 
-// remember updates the average by the queue as a packet finds it. While it was empty, the packets
-// that could have been sent count as having found it so (section IV).
+// remember updates the average with the queue length that a packet finds. For the time that the
+// queue was empty, as many packets count as could have been sent (section IV).
 func (r *red) remember(now time.Duration) {
 	if r.idle >= 0 {
 		missed := (now - r.idle).Seconds() * float64(r.q.impairment.Bandwidth) / 8 / float64(r.set.AvPkt)
 		r.average *= math.Pow(1-r.weight, missed)
-		r.idle = now // should this one not be taken
+		r.idle = now // in case this one is not accepted
 		return
 	}
 	r.average += r.weight * (r.bytes - r.average)
 }
 
-// choose decides on a packet: with equal distances in mind, not independently (section VII).
+// choose decides on a packet so that the distances between chosen ones are uniform (section VII).
 func (r *red) choose() bool {
 	low, high := float64(r.set.Min), float64(r.set.Max)
 	switch {

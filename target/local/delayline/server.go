@@ -10,37 +10,38 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Server is a device that takes packets one after another, whichever lines they come over, each for
-// the time that its model says; those that find its queue full are dropped (see topology.Model).
-// Several lines, of different threads, may share one. It has no clock: callers pass when a frame
-// arrives, which may be a little earlier than what another line has passed before.
+// Server is a device that serves packets one after another, whichever lines they come over, each
+// for the time that its model says; packets that find its queue full are dropped (see
+// topology.Model). Several lines, of different threads, may share one. It has no clock: callers
+// pass the arrival time of a frame, which may be a little earlier than a time that another line has
+// passed before.
 type Server struct {
 	mu               sync.Mutex
 	perPacket        float64 // ns
 	perByte          float64
 	limit            uint64
-	free             time.Duration // when it will have done with all that it has taken
+	free             time.Duration // when it will have finished all that it has accepted
 	fraction         float64       // of a nanosecond, by which free is too early
-	leaving          ring[leave]   // what it has taken and not done with, in order
+	leaving          ring[leave]   // what it has accepted and not finished, in order
 	inside           Traffic
 	served, overflow Traffic
-	busy             float64 // ns of all that it has taken
+	busy             float64 // ns, for all that it has accepted
 }
 
-// leave is when a server has done with a frame.
+// leave is when a server finishes a frame.
 type leave struct {
 	at   time.Duration
 	size Traffic
 }
 
-// NewServer returns an idle server; the model must serve (topology.Model.Serves).
+// NewServer returns an idle server; the model must have a service time (topology.Model.Serves).
 func NewServer(m *topology.Model) *Server {
 	s := &Server{}
 	s.Set(m)
 	return s
 }
 
-// Set changes what the server takes for packets that arrive from now on.
+// Set changes the service time of packets that arrive from now on.
 func (s *Server) Set(m *topology.Model) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,9 +49,9 @@ func (s *Server) Set(m *topology.Model) {
 	s.limit = uint64(m.QueueLimit())
 }
 
-// take has the server serve a frame that arrives at a given time, and returns when it has done so;
-// false: its queue is full. A frame of several segments costs as much as they do, and is taken into
-// an empty queue whatever the limit is: otherwise it could never pass.
+// take has the server serve a frame that arrives at a given time, and returns when it is finished;
+// false if its queue is full. A frame of several segments costs as much as they do, and is accepted
+// into an empty queue whatever the limit is: otherwise it could never pass.
 func (s *Server) take(at time.Duration, size Traffic) (done time.Duration, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *Server) take(at time.Duration, size Traffic) (done time.Duration, ok bo
 	return s.free, true
 }
 
-// settle takes out what the server has done with by a given time.
+// settle removes what the server has finished by a given time.
 func (s *Server) settle(now time.Duration) {
 	for s.leaving.len > 0 && s.leaving.head().at <= now {
 		size := s.leaving.pop().size
@@ -80,7 +81,7 @@ func (s *Server) settle(now time.Duration) {
 	}
 }
 
-// Stats are what the server has done up to now.
+// Stats returns what the server has done up to now.
 func (s *Server) Stats(now time.Duration) counters.Served {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,25 +90,24 @@ func (s *Server) Stats(now time.Duration) counters.Served {
 	return counters.Served{Served: s.served, Overflowed: s.overflow, Waiting: s.inside, Busy: busy}
 }
 
-// stage is where the frames of one direction of a line are while a server has them: before the
-// line's queue, if the sending end's device takes what it sends, or after it, at the device of the
-// receiving end. Its frames leave in order, also when another server, or none, takes over.
+// stage holds the frames of one direction of a line that are at a server: before the line's queue,
+// if the sending end's device takes what it sends, or after it, at the device of the receiving end.
+// Its frames leave in order, also when another server, or none, takes over.
 type stage struct {
 	server  *Server // nil: frames pass
 	store   store
 	items   ring[frame]
 	last    time.Duration // when the last frame in it leaves
 	inside  Traffic
-	dropped Traffic // as the server's queue was full
+	dropped Traffic // because the server's queue was full
 	cleared Traffic
 	noMem   Traffic
 }
 
-// enter takes a frame in that arrives at a given time. It copies the frame, or drops and counts
-// it: a frame for which there is no memory does not get to the server. A frame that only waits for
-// those that came before it, when another server had them, is bounded by no server's queue, but by
-// topology.DefaultModelQueue packets in the stage; it takes its time of the new server all the
-// same.
+// enter accepts a frame that arrives at a given time. It copies the frame, or drops and counts it;
+// a frame for which there is no memory does not reach the server. A frame that only waits for
+// earlier ones of another server is not limited by a server's queue, but by
+// topology.DefaultModelQueue packets in the stage; it still uses time of the new server.
 func (s *stage) enter(at time.Duration, bytes []byte, size Traffic) {
 	kept, in, ok := s.store.keep(bytes)
 	if !ok {
@@ -132,8 +132,8 @@ func (s *stage) enter(at time.Duration, bytes []byte, size Traffic) {
 	s.items.push(frame{bytes: kept, in: in, size: size, arrives: done})
 }
 
-// leave takes out the next frame with which the server has done by now. Its bytes stay valid as
-// those of Queue.Pop do.
+// leave removes the next frame that the server has finished by now. Its bytes stay valid as those
+// of Queue.Pop do.
 func (s *stage) leave(now time.Duration) (f frame, ok bool) {
 	if s.items.len == 0 || s.items.head().arrives > now {
 		return f, false
@@ -144,7 +144,7 @@ func (s *stage) leave(now time.Duration) (f frame, ok bool) {
 	return f, true
 }
 
-// clear drops what is in it: the line is down. The server still takes its time for that.
+// clear drops what is in it, as the line is down. The server's time for that is spent all the same.
 func (s *stage) clear() {
 	s.last = 0
 	for s.items.len > 0 {
@@ -155,8 +155,8 @@ func (s *stage) clear() {
 	}
 }
 
-// serve has a server take what passes the stage from now on; it may be nil, as may the stage, in
-// which case one is made if there is a server.
+// serve makes a server serve what passes the stage from now on; it may be nil. The stage may be
+// nil, too: one is then made if there is a server.
 func (s *stage) serve(by *Server, pool *Pool) *stage {
 	if s == nil {
 		if by == nil {
@@ -168,22 +168,22 @@ func (s *stage) serve(by *Server, pool *Pool) *stage {
 	return s
 }
 
-// Device is the device that an end of a line stands for.
+// Device is the modelled device at an end of a line.
 type Device struct {
 	Server *Server // nil: it takes no time
 	// Both says that the device also takes what the end sends.
 	Both bool
 }
 
-// stageCounts adds to a direction what is and was in its stages.
+// stageCounts adds what its stages hold and have dropped to the counters of a direction.
 func (n *end) stageCounts(d *Direction) {
-	if s := n.before; s != nil { // the queue has not seen what it still has, or has dropped
+	if s := n.before; s != nil { // not in the queue's counters yet
 		d.In.Add(s.inside)
 		for _, lost := range []Traffic{s.dropped, s.cleared, s.noMem} {
 			d.In.Add(lost)
 		}
 	}
-	if s := n.after; s != nil { // the queue counts it as out
+	if s := n.after; s != nil { // the queue counts it as delivered
 		d.Out.Sub(s.inside)
 		for _, lost := range []Traffic{s.dropped, s.cleared, s.noMem} {
 			d.Out.Sub(lost)

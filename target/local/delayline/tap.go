@@ -110,7 +110,7 @@ func setCarrier(fd int, on bool) error {
 	return unix.IoctlSetPointerInt(fd, unix.TUNSETCARRIER, value)
 }
 
-// setOffload says whether the device may hand us super-packets and partial checksums.
+// setOffload sets whether the device may pass us super-packets and partial checksums.
 func setOffload(fd int, on bool) error {
 	if !on {
 		return unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, 0)

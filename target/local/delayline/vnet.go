@@ -82,8 +82,8 @@ func headersLen(header, frame []byte, kind byte) (n int, ok bool) {
 	return 0, false
 }
 
-// complete fills in the checksum of a frame, if it was left to whoever sends it, and has the
-// receiver look at it.
+// complete fills in the checksum of a frame if the sender left that to the device, and makes the
+// receiver verify it.
 func complete(b []byte) {
 	if b[vnetFlags]&unix.VIRTIO_NET_HDR_F_NEEDS_CSUM != 0 {
 		frame := b[vnetLen:]

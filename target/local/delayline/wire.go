@@ -8,24 +8,24 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// LinkOptions are those that a line puts into effect, or (mtu) its devices.
+// LinkOptions are the link options that a line implements, or (mtu) its devices.
 var LinkOptions = []string{
 	"bandwidth", "delay", "jitter", "loss", "queue", "mtu", "reorder", "gap", "duplicate", "corrupt",
 	"loss_correlation", "delay_correlation", "reorder_correlation", "duplicate_correlation", "corrupt_correlation",
 }
 
-// What happens to packets on the wire, after they were sent: as netem has it (tc-netem(8)), but
-// that jitter does not change the order.
+// What happens to packets on the wire, after they were sent: the same as with netem (tc-netem(8)),
+// except that jitter does not change the order.
 
-// draws is what was drawn for the packets before.
+// draws is the state of the random draws.
 type draws struct {
 	loss, duplicate, corrupt, reorder correlated
 	jitter                            float64
 	inOrder                           int // packets since the last that overtook others
 }
 
-// correlated draws numbers that are equally distributed in [0, 1), and with a correlation depend on
-// the last one as netem's do (get_crandom): a share of it is in the next.
+// correlated draws numbers that are uniformly distributed in [0, 1). With a correlation, each
+// depends on the last one as netem's do (get_crandom): it contains a share of that.
 type correlated struct{ last float64 }
 
 func (c *correlated) chooses(share, correlation topology.Fraction, r *rand.Rand) bool {
@@ -86,7 +86,7 @@ func (q *Queue) cross(f frame, sent time.Duration) {
 	q.flying.push(f)
 }
 
-// delay draws how long a packet takes. Whatever the correlation, the standard deviation is the
+// delay draws the delay of a packet. Whatever the correlation, its standard deviation is the
 // jitter.
 func (q *Queue) delay() time.Duration {
 	delay, jitter := time.Duration(q.impairment.Delay), float64(q.impairment.Jitter)
@@ -98,9 +98,9 @@ func (q *Queue) delay() time.Duration {
 	return max(0, delay+time.Duration(q.draws.jitter*jitter))
 }
 
-// corrupt inverts a bit of a frame. Its checksum is filled in before, or whoever fills it in later
-// would hide the damage. A super-packet, which only a link that has just become so can hold, stays
-// whole.
+// corrupt inverts a bit of a frame. Its checksum is completed first: otherwise whoever completes it
+// later would hide the damage. Super-packets, which only occur here if the link has just been
+// changed, stay intact.
 func (q *Queue) corrupt(f frame) {
 	if f.size.Packets > 1 || len(f.bytes) <= vnetLen {
 		return

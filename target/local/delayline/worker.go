@@ -158,8 +158,8 @@ func (w *worker) arm() {
 	}
 }
 
-// read takes in what an end has sent. A frame's delay counts from when it is read: when it was sent
-// is not known, and none may be early.
+// read reads what an end has sent. A frame's delay counts from when it is read: when it was sent is
+// unknown, and no frame may be early.
 func (w *worker) read(n *end) {
 	for range batch {
 		length, err := unix.Read(n.fd, w.buffer)
@@ -220,7 +220,7 @@ func (w *worker) deliver() (more bool) {
 	return false
 }
 
-// push takes in a frame that the end has sent: into its queue, or before that to its device.
+// push accepts a frame that the end has sent: into its queue, or before that at its device.
 func (n *end) push(now time.Duration, bytes []byte, size Traffic) {
 	if n.before == nil || n.down {
 		n.queue.Push(now, bytes, size)
@@ -229,8 +229,8 @@ func (n *end) push(now time.Duration, bytes []byte, size Traffic) {
 	n.before.enter(now, bytes, size)
 }
 
-// pop returns the next frame that is to be written by now; one without bytes has only been moved
-// on.
+// pop returns the next frame that is to be written by now; a frame without bytes has only moved to
+// the next stage.
 func (n *end) pop(now time.Duration) (bytes []byte, size Traffic, arrived time.Duration, ok bool) {
 	if !n.staged() {
 		return n.queue.Pop(now)
@@ -254,7 +254,7 @@ func (n *end) pop(now time.Duration) (bytes []byte, size Traffic, arrived time.D
 	return bytes, size, arrived, ok
 }
 
-// write hands a frame to the other end's device. A frame that it refuses is counted: the device is
+// write writes a frame to the other end's device. A frame that is refused is counted: the device is
 // down (EIO) or deleted (EBADFD), or the kernel lacks memory or rejects the frame's header.
 func (n *end) write(bytes []byte, size Traffic) {
 	for {

@@ -20,11 +20,11 @@ import (
 	"trivet.dev/trivet/internal/clsact"
 )
 
-// Rules are what may leave. ARP, neighbour discovery (RFC 4861), multicast listener reports (RFC
+// Rules say what may leave. ARP, neighbour discovery (RFC 4861), multicast listener reports (RFC
 // 3810), DHCP renewals, echo replies and unreachable messages always may.
 type Rules struct {
 	VLANs      []uint16 // the lab's
-	Port       uint16   // of the SSH server: its segments may leave, but those that would open a connection
+	Port       uint16   // of the SSH server: its segments may leave, except SYN without ACK
 	Management uint16   // VLAN of the management network; 0: it is untagged
 }
 
@@ -40,13 +40,13 @@ const (
 	vlanTCI     = 24
 )
 
-// A Guard is a loaded program, with what it counts.
+// A Guard is a loaded program, with its counter.
 type Guard struct {
 	program *ebpf.Program
 	dropped *ebpf.Map
 }
 
-// New loads the program of some rules.
+// New loads the program for some rules.
 func New(r Rules) (*Guard, error) {
 	_ = rlimit.RemoveMemlock() // what kernels before 5.11 need
 	counter, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
@@ -62,16 +62,16 @@ func New(r Rules) (*Guard, error) {
 	return &Guard{program, counter}, nil
 }
 
-// Close lets go of the program; where it is attached it stays.
+// Close releases the program; where it is attached it stays.
 func (g *Guard) Close() { g.program.Close(); g.dropped.Close() }
 
-// Dropped is how many frames have been kept from leaving since New.
+// Dropped returns how many frames have been dropped since New.
 func (g *Guard) Dropped() (n uint64) {
 	_ = g.dropped.Lookup(uint32(0), &n)
 	return n
 }
 
-// instructions are the program's. R6 is the frame, R7 where its transport header is.
+// instructions returns the program. R6 is the frame, R7 the offset of its transport header.
 func (r Rules) instructions(counter int) asm.Instructions {
 	const frame = -64 // of the stack: what was last read
 	// read copies n bytes of the frame to the stack, or drops the frame if it is too short.
@@ -172,7 +172,7 @@ func filter(index, fd int) *netlink.BpfFilter {
 		LinkIndex: index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: handle, Protocol: unix.ETH_P_ALL, Priority: 1}}
 }
 
-// Queued says whether filters can be attached to an interface as it is.
+// Queued says whether filters can be attached to an interface without adding a queueing discipline.
 func Queued(dev netlink.Link) (bool, error) {
 	list, err := netlink.QdiscList(dev)
 	for _, q := range list {
@@ -194,7 +194,8 @@ func (g *Guard) Attach(dev netlink.Link) error {
 	return nil
 }
 
-// Detach takes the program from an interface, which may have none, and what Attach made for it.
+// Detach detaches the program from an interface, which may have none, and removes what Attach made
+// for it.
 func Detach(dev netlink.Link, queued bool) error {
 	if !queued {
 		if err := netlink.QdiscDel(clsact.Qdisc(dev.Attrs().Index)); err != nil && !errors.Is(err, unix.EINVAL) &&

@@ -1,5 +1,5 @@
-// Package wifi makes real wireless interfaces access points and stations: it knows how the kernel
-// is told (nl80211), and the programs that do the rest, hostapd and wpa_supplicant.
+// Package wifi makes real wireless interfaces access points and stations. It configures them in the
+// kernel (nl80211), and runs hostapd and wpa_supplicant, which do the rest.
 //
 // A wireless interface belongs to a radio (a phy), and only a radio as a whole can be moved to
 // another network namespace, with all its interfaces.
@@ -39,7 +39,7 @@ func Find(name string) (*Interface, error) {
 	return nil, err
 }
 
-// Others are the names of the radio's other interfaces.
+// Others returns the names of the radio's other interfaces.
 func (w *Interface) Others() (names []string, err error) {
 	all, err := interfaces()
 	for _, other := range all {

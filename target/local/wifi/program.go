@@ -19,8 +19,8 @@ import (
 type Program struct {
 	Name    string // "hostapd"
 	Package string // of Debian and Ubuntu
-	Type    uint32 // what the interface is while it runs
-	is      string // what the interface is then, in words
+	Type    uint32 // mode of the interface while it runs
+	is      string // that mode, in words
 
 	arguments func(device, config string) []string
 	config    func(w *topology.Wifi, device, control string) string
@@ -41,10 +41,10 @@ var (
 	}
 )
 
-// Programs are all that there are.
+// Programs returns all of them.
 func Programs() []*Program { return []*Program{hostapd, supplicant} }
 
-// Of returns what runs at the interface of a wireless link, or nil if the link is none.
+// Of returns the program for the interface of a wireless link, or nil if the link is not wireless.
 func Of(l *topology.Link, node *topology.Node) *Program {
 	switch {
 	case l.Wifi == nil:
@@ -66,10 +66,11 @@ func (p *Program) Path() (string, error) {
 		"apt install "+p.Package)
 }
 
-// Arguments are those of the program, for an interface and the file with what Config returns.
+// Arguments returns the program's arguments for an interface and the file with the content of
+// Config.
 func (p *Program) Arguments(device, config string) []string { return p.arguments(device, config) }
 
-// Config is the file that the program reads. Control is the directory for its socket.
+// Config returns the program's configuration file. control is the directory for its socket.
 func (p *Program) Config(w *topology.Wifi, device, control string) string {
 	return p.config(w, device, control)
 }
@@ -109,7 +110,7 @@ func station(w *topology.Wifi, _, control string) string {
 		w.SSID, strings.Join(auth, "\n\t"))
 }
 
-// psk is the key that WPA2 makes of a passphrase (IEEE 802.11-2020, annex J.4.1).
+// psk returns the key that WPA2 derives from a passphrase (IEEE 802.11-2020, annex J.4.1).
 func psk(w *topology.Wifi) string {
 	key, err := pbkdf2.Key(sha1.New, w.Key, []byte(w.SSID), 4096, 32)
 	if err != nil {

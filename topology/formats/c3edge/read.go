@@ -263,7 +263,7 @@ func (r *reader) direct(l *topology.Link) {
 	var ends [2]*topology.Node
 	for i := range ends {
 		if ends[i] = r.t.Node(l.Ends[i].Node); ends[i] == nil {
-			return // which is said elsewhere
+			return // reported elsewhere
 		}
 		if ends[i].Kind != topology.Host || len(ends[i].Addresses) == 0 {
 			r.Problems.Add(l.Pos, "leave uncontrolled out, or link two hosts",

@@ -11,11 +11,11 @@
 //	  links:
 //	    - endpoints: ["h1:eth1", "r1:eth1"]
 //
-// A node with an image is a container, as containerlab makes it: privileged, and without addresses
-// at its links, which are for the commands under exec and for its programs. It is a router, which
-// forwards as the kernel does, if its kind or its image is one of routers, or if it has several
-// links; otherwise a host. Bridges are switches, which the lab makes. What has no meaning to Trivet
-// is kept in Foreign["clab"] of the topology, its nodes and links, and written back.
+// A node with an image becomes a container as containerlab makes it: privileged, and without
+// addresses at its links, as the commands under exec and its programs set those. It is a router,
+// with the kernel's forwarding, if its kind or image is that of a router or if it has several
+// links; otherwise it is a host. Bridges become switches, which the lab makes. What means nothing
+// to Trivet is kept in Foreign["clab"] of the topology, its nodes and links, and written back.
 package clab
 
 import (
@@ -46,22 +46,22 @@ var (
 	nodesKey    = regexp.MustCompile(`[ \t{,]["']?nodes["']?[ \t]*:`)
 )
 
-// detect looks for topology at the beginning of a line, and nodes further in after it.
+// detect looks for topology at the beginning of a line, and for an indented nodes after it.
 func detect(data []byte) bool {
 	at := topologyKey.FindIndex(data)
 	return at != nil && nodesKey.Match(data[at[0]:])
 }
 
-// linkMTU is that of a link of which nothing is said: containerlab's 9500 are more than Trivet's
-// links can have.
+// linkMTU is the MTU of a link for which the file gives none: containerlab's default of 9500 is
+// more than Trivet's links can have.
 const (
 	linkMTU = topology.MaxMTU
 	clabMTU = 9500
 )
 
-// Write returns the topology as a file for containerlab, and what the file does not hold. Addresses
-// and routes, given or assigned, become commands of nodes; files beside the topology's that nodes
-// are given, binds.
+// Write returns the topology as a file for containerlab, and what the file cannot hold. Addresses
+// and routes, including assigned ones, become commands of nodes. Files next to the topology's that
+// are given to nodes become binds.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	t = inCommands(bound(t))
 	data := encode(t)
@@ -69,7 +69,8 @@ func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	return data, append(lost, imageless(t)...), err
 }
 
-// bound is a topology in which nodes are shown the files that they are given, but for texts.
+// bound returns a topology in which files that are given to nodes are bind mounts, except for those
+// whose text is in the topology.
 func bound(t *topology.Topology) *topology.Topology {
 	out := t.Clone()
 	for _, n := range out.Nodes {

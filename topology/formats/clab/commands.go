@@ -15,8 +15,8 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// inCommands returns what a file for containerlab can mean of a topology: commands give the
-// addresses and routes, those that Resolve assigns as well, and interfaces have their names.
+// inCommands returns the topology as a file for containerlab can express it: commands set the
+// addresses and routes, including those that Resolve assigns, and all interfaces have names.
 func inCommands(t *topology.Topology) *topology.Topology {
 	out := t.Clone()
 	resolved, _ := topology.Resolve(topology.Unadvertised(t),
@@ -70,7 +70,8 @@ func inCommands(t *topology.Topology) *topology.Topology {
 	return out
 }
 
-// network are the commands that give a node its addresses and routes, and routes that none gives.
+// network returns the commands that set a node's addresses and routes, and the routes that no
+// command can set.
 func network(n *topology.Node, ends []topology.Endpoint,
 	ipv6 topology.IPv6) (commands [][]string, unheld []topology.Route) {
 	for _, e := range ends {
@@ -91,7 +92,7 @@ func network(n *topology.Node, ends []topology.Endpoint,
 		commands = append(commands, []string{"ip", "addr", "add", a.String(), "dev", "lo"})
 	}
 	commands = append(commands, mpls(n, ends)...)
-	for _, g := range n.Gateways { // in place of the one of the management network
+	for _, g := range n.Gateways { // replaces that of the management network
 		commands = append(commands, []string{"ip", "route", "replace", "default", "via", g.String()})
 	}
 	for _, rt := range n.Routes {
@@ -144,7 +145,7 @@ func network(n *topology.Node, ends []topology.Endpoint,
 	return commands, unheld
 }
 
-// mpls are the commands that let a node know labels, and say what becomes of them.
+// mpls returns the commands that make a node accept labels and set its label routes.
 func mpls(n *topology.Node, ends []topology.Endpoint) (commands [][]string) {
 	set := func(key string, value int) {
 		commands = append(commands, []string{"sysctl", "-qw", fmt.Sprintf("net/mpls/%s=%d", key, value)})
@@ -182,8 +183,8 @@ func mpls(n *topology.Node, ends []topology.Endpoint) (commands [][]string) {
 	return commands
 }
 
-// linesOf are the commands that startOf makes a start command of: its lines, if they are what that
-// makes of words, or else a shell that runs it.
+// linesOf is the reverse of startOf: it returns the commands of which startOf would make the start
+// command. If there are none, it returns one that runs start in a shell.
 func linesOf(start string) (lines [][]string) {
 	if start == "" {
 		return nil
@@ -201,7 +202,7 @@ func linesOf(start string) (lines [][]string) {
 	return lines
 }
 
-// imageless lists the nodes that containerlab cannot make.
+// imageless lists the nodes that containerlab cannot make because they have no image.
 func imageless(t *topology.Topology) (lost []formats.Loss) {
 	for _, n := range t.Nodes {
 		if (n.Kind == topology.Host || n.Kind == topology.Router) && n.Image == "" {

@@ -9,15 +9,16 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// definition is what a file says of a node, a kind, a group, or of all nodes, by key.
+// definition is what a file sets for a node, a kind, a group, or for all nodes, by key.
 type definition map[string]yamlfile.Pair
 
-// honoured are the keys of definitions that mean something here.
+// honoured are the keys of definitions that have an effect.
 var honoured = []string{"kind", "group", "image", "cmd", "entrypoint", "env", "user", "exec", "binds", "tmpfs",
 	"ports", "devices", "cap-add", "privileged",
 	"mgmt-ipv4", "network-mode", "cpu", "cpu-set", "memory", "sysctls", "stages", "healthcheck", "restart-policy"}
 
-// unheld are the keys of definitions that Trivet has nothing for, and what to do instead.
+// unheld are the keys of definitions that Trivet does not support, with a hint on what to do
+// instead.
 var unheld = map[string]string{
 	"startup-config": "bind the file to where the image looks for it: binds",
 	"license":        "bind the file to where the image looks for it: binds",
@@ -32,7 +33,7 @@ var unheld = map[string]string{
 	"mgmt-ipv6": "the management network has IPv4 alone", "publish": "", "position": "",
 }
 
-// renamed are keys that containerlab has no more.
+// renamed maps keys of earlier versions of containerlab to their present names.
 var renamed = map[string]string{"mgmt_ipv4": "mgmt-ipv4", "mgmt_ipv6": "mgmt-ipv6", "startup_config": "startup-config"}
 
 func (r *reader) definition(v *yamlfile.Value, subject string) definition {
@@ -56,10 +57,11 @@ func (r *reader) definition(v *yamlfile.Value, subject string) definition {
 	return d
 }
 
-// levels are what applies to a node, the most general first.
+// levels are the definitions that apply to a node, from the most general (the defaults) to its own.
 type levels [4]definition
 
-// inherited are the levels of a node that says own, and its kind and group as the file has them.
+// inherited returns the levels of a node whose own definition is own, and the names of its kind and
+// its group.
 func (r *reader) inherited(own definition) (l levels, kind, group string) {
 	ofGroup := func(d definition, key string) string { return r.plain(r.groups[r.plain(d, "group")], key) }
 	kind = firstOf(r.plain(own, "kind"), ofGroup(own, "kind"), ofGroup(r.defaults, "kind"), r.plain(r.defaults, "kind"))
@@ -67,7 +69,7 @@ func (r *reader) inherited(own definition) (l levels, kind, group string) {
 	return levels{r.defaults, r.kinds[kind], r.groups[group], own}, kind, group
 }
 
-// plain is a word of a definition; "" if it has none.
+// plain returns the value of a key in one definition, "" if it is not set.
 func (r *reader) plain(d definition, key string) string {
 	p, ok := d[key]
 	if !ok {
@@ -85,7 +87,8 @@ func firstOf(words ...string) string {
 	return ""
 }
 
-// get returns what holds of several: what the most special level says that says something.
+// get returns the value of a key that overrides others: that of the most specific level that sets
+// it, or nil.
 func (l levels) get(key string) *yamlfile.Value {
 	for _, d := range slices.Backward(l[:]) {
 		if p, ok := d[key]; ok && p.Value.Shape != yamlfile.Nothing &&
@@ -96,7 +99,7 @@ func (l levels) get(key string) *yamlfile.Value {
 	return nil
 }
 
-// all returns what all levels say, the most general first.
+// all returns the values of a key at all levels, the most general first.
 func (l levels) all(key string) (values []*yamlfile.Value) {
 	for _, d := range l {
 		if p, ok := d[key]; ok {
@@ -106,7 +109,7 @@ func (l levels) all(key string) (values []*yamlfile.Value) {
 	return values
 }
 
-// word is a scalar that overrides.
+// word returns the text and the value of a key that overrides others.
 func (r *reader) word(l levels, key, subject string) (string, *yamlfile.Value) {
 	v := l.get(key)
 	if v == nil {
@@ -121,7 +124,7 @@ type item struct {
 	text string
 }
 
-// listOf are the elements of a list.
+// listOf returns the elements of a list that are not empty.
 func (r *reader) listOf(v *yamlfile.Value, what string) (items []item) {
 	if v == nil {
 		return nil
@@ -134,7 +137,7 @@ func (r *reader) listOf(v *yamlfile.Value, what string) (items []item) {
 	return items
 }
 
-// joined are the elements of all levels' lists in order, each once.
+// joined returns the elements of the lists of all levels, in order and without duplicates.
 func (r *reader) joined(l levels, key, subject string) (items []item) {
 	seen := map[string]bool{}
 	for _, v := range l.all(key) {
@@ -148,13 +151,14 @@ func (r *reader) joined(l levels, key, subject string) (items []item) {
 	return items
 }
 
-// assignment is one of a mapping, with where it is written.
+// assignment is a pair of a mapping, and where it is written.
 type assignment struct {
 	topology.Assignment
 	at *yamlfile.Value
 }
 
-// merged are the pairs of all levels' mappings; the most special one that has a key says its value.
+// merged returns the pairs of the mappings of all levels. Where several have the same key, the
+// value of the most specific level counts.
 func (r *reader) merged(l levels, key, subject string) (list []assignment) {
 	index := map[string]int{}
 	for _, v := range l.all(key) {
@@ -172,7 +176,7 @@ func (r *reader) merged(l levels, key, subject string) (list []assignment) {
 	return list
 }
 
-// keep stores what has no meaning of all that applies to a node. Mappings are merged.
+// keep stores those keys of a node's levels that mean nothing to Trivet. Mappings are merged.
 func (r *reader) keep(n *topology.Node, l levels) {
 	for _, d := range l {
 		for _, key := range slices.Sorted(maps.Keys(d)) {

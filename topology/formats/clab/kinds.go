@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// Kinds that are no containers of an image.
+// Kinds of nodes that are not containers made from an image.
 const (
 	kindLinux  = "linux"
 	kindBridge = "bridge"
 	kindOVS    = "ovs-bridge"
 )
 
-// kind is what is known of a kind of nodes.
+// kind is what Trivet knows about a kind of nodes.
 type kind struct {
-	names  []string // as files have had it over the years
+	names  []string // all that containerlab has used over the years
 	ports  *regexp.Regexp
-	offset int                         // of the port that is eth1
-	device func(match []string) string // nil: eth, of the port and the offset
-	host   bool                        // does not forward for others
+	offset int                         // the number of the port that is eth1
+	device func(match []string) string // nil: eth with a number from the port and the offset
+	host   bool                        // does not forward packets of others
 }
 
-// kinds are those that containerlab has with containers. A port that ports does not match has the
-// device's name already.
+// kinds are containerlab's kinds of containers. A port that does not match ports is taken for the
+// name of a device.
 var kinds = []kind{
 	{names: []string{kindLinux, "generic_vm", "keysight_ixia-c-one", "spirent_stc", "ostinato", "border0"}, host: true},
 
@@ -75,7 +75,7 @@ var kinds = []kind{
 		"checkpoint_cloudguard", "cisco_sdwan", "dell_ftosv", "vr-ftosv", "vr-dell_ftosv", "openwrt", "veesix_osvbng"}},
 }
 
-// kindOf returns what is known of a kind; nil: nothing.
+// kindOf returns what is known about a kind, or nil.
 func kindOf(name string) *kind {
 	for i := range kinds {
 		if slices.Contains(kinds[i].names, name) {
@@ -85,7 +85,7 @@ func kindOf(name string) *kind {
 	return nil
 }
 
-// kindNames are those that a node can have here.
+// kindNames returns the names of all kinds that are supported here.
 func kindNames() []string {
 	names := []string{kindBridge, kindOVS}
 	for _, k := range kinds {
@@ -94,7 +94,7 @@ func kindNames() []string {
 	return names
 }
 
-// deviceOf is the device in a node's container that a port of a file is.
+// deviceOf returns the name of the device, in a node's container, for a port that a file names.
 func (k *kind) deviceOf(port string) (device string, ok bool) {
 	if k == nil || k.ports == nil {
 		return port, true
@@ -112,7 +112,7 @@ func (k *kind) deviceOf(port string) (device string, ok bool) {
 
 func dashed(match []string) string { return "e" + strings.ReplaceAll(match[1], "/", "-") }
 
-// number is one of digits alone; those that are too large for a port are 9999.
+// number parses a number that consists of digits only; numbers too large for a port become 9999.
 func number(digits string) int {
 	n, err := strconv.Atoi(digits)
 	if err != nil || n > 9999 {
@@ -121,5 +121,5 @@ func number(digits string) int {
 	return n
 }
 
-// routes matches images of programs that make a router of a Linux container.
+// routes matches images with programs that make a Linux container a router.
 var routes = regexp.MustCompile(`(?i)(^|[/:_.-])(frr|frrouting|quagga|bird[0-9]?|gobgp|openbgpd|exabgp|vyos|holo|freertr)([/:@_.-]|$)`)

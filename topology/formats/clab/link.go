@@ -10,7 +10,7 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// elsewhere are ends that are no nodes: what a link there would be, and what to do.
+// elsewhere are the ends of links that are not nodes, with a hint on what to use instead.
 var elsewhere = map[string]string{
 	"host":         "the machine reaches the nodes by the management network",
 	"mgmt-net":     "the machine reaches the nodes by the management network",
@@ -71,8 +71,8 @@ func (r *reader) link(v *yamlfile.Value) {
 	r.t.Links = append(r.t.Links, l)
 }
 
-// dummy reads a device of a node with nothing at its other end, which is no link of the topology's;
-// l takes what is said of it.
+// dummy reads a device of a node that has nothing at its other end. It does not become a link of
+// the topology; l receives what the file says about it.
 func (r *reader) dummy(v *yamlfile.Value, l *topology.Link, pairs []yamlfile.Pair) {
 	i := slices.IndexFunc(pairs, func(p yamlfile.Pair) bool { return p.Key.Text == "endpoint" })
 	if i < 0 {
@@ -112,7 +112,8 @@ func (r *reader) dummy(v *yamlfile.Value, l *topology.Link, pairs []yamlfile.Pai
 	}
 }
 
-// leaveOut notes that a link to what is no node is not made, and keeps it.
+// leaveOut warns that a link of this kind, to something that is not a node, is not made, and keeps
+// it.
 func (r *reader) leaveOut(v *yamlfile.Value, kind string) {
 	r.lose(v, "a link to "+kind, elsewhere[kind])
 	within, one := r.within(), map[string]any{}
@@ -123,7 +124,7 @@ func (r *reader) leaveOut(v *yamlfile.Value, kind string) {
 	}
 }
 
-// end reads h1:eth1, and the same as a mapping with more.
+// end reads an end of a link: h1:eth1, or a mapping with more details.
 func (r *reader) end(l *topology.Link, i int, v *yamlfile.Value) bool {
 	e, kept := &l.Ends[i], map[string]any{}
 	if v.Shape != yamlfile.Mapping {
@@ -170,11 +171,11 @@ func (r *reader) end(l *topology.Link, i int, v *yamlfile.Value) bool {
 	return true
 }
 
-// device makes the name of a node's device of that of a port.
+// device replaces the name of a port by that of the device in the node's container.
 func (r *reader) device(e *topology.Endpoint, at *yamlfile.Value) {
 	k, known := r.kindOf[e.Node]
 	switch {
-	case !known: // which is said elsewhere
+	case !known: // reported elsewhere
 	case k == kindBridge || k == kindOVS:
 		e.Interface = topology.DeviceName(strings.NewReplacer("/", "-", " ", "-").Replace(e.Interface))
 	default:
@@ -198,7 +199,7 @@ func (r *reader) setting(l *topology.Link, p yamlfile.Pair) {
 		case err != nil || n < topology.MinMTU:
 			r.Bad(p.Value, "write 1500", "link: mtu: %s is not a number of bytes", p.Value)
 		case n == topology.MTU:
-			l.MTU = 0 // that of all links, if nothing is said
+			l.MTU = 0 // the default for links applies
 		case n <= linkMTU:
 			l.MTU = n
 		case n != clabMTU:

@@ -90,7 +90,7 @@ func (r *reader) node(p yamlfile.Pair) {
 	nr.stages()
 }
 
-// ofSwitch says what a bridge does not have.
+// ofSwitch reports keys that a bridge cannot have.
 func (r *reader) ofSwitch(n *topology.Node, l levels) {
 	for _, key := range []string{"exec", "binds", "ports", "mgmt-ipv4", "sysctls", "stages", "healthcheck"} {
 		if p, ok := l[3][key]; ok {
@@ -99,7 +99,8 @@ func (r *reader) ofSwitch(n *topology.Node, l levels) {
 	}
 }
 
-// bare says what a node without an image does not have: it has the machine's programs.
+// bare reports keys that a node without an image cannot have: such a node uses the machine's
+// programs.
 func (r *nodeReader) bare() {
 	r.lose(&yamlfile.Value{Pos: r.n.Pos}, "kind of a node without an image",
 		"write its image; it is a node with the programs of the machine")
@@ -111,7 +112,7 @@ func (r *nodeReader) bare() {
 	}
 }
 
-// network reads what concerns the network of a node besides links.
+// network reads what concerns a node's network, except for links.
 func (r *nodeReader) network() {
 	mode, v := r.word(r.l, "network-mode", r.subject)
 	switch mode = strings.ToLower(mode); {
@@ -123,7 +124,7 @@ func (r *nodeReader) network() {
 		foreign(&r.n.Foreign)["network-mode"] = mode
 	}
 	r.modes[r.n.Name] = mode
-	if p, ok := r.l[3]["mgmt-ipv4"]; ok { // it is not inherited
+	if p, ok := r.l[3]["mgmt-ipv4"]; ok { // only the node's own counts
 		if s := r.text(p.Value, r.subject+": mgmt-ipv4"); s != "" {
 			a, err := netip.ParseAddr(s)
 			if err != nil || !a.Is4() {
@@ -147,7 +148,7 @@ func (r *nodeReader) network() {
 	}
 }
 
-// maxRange is how many ports one entry may publish.
+// maxRange is the maximum number of ports that one entry may publish.
 const maxRange = 1000
 
 // ports reads 8080:80, 192.0.2.1:8080:80/tcp and ranges of ports.
@@ -191,7 +192,8 @@ func (r *nodeReader) ports(e item) {
 	}
 }
 
-// portRange reads 80, and 8000-8010 as the first one and how many.
+// portRange reads a port, such as 80, or a range, such as 8000-8010, and returns the first port and
+// the number of ports.
 func portRange(s string) (first, n int, ok bool) {
 	a, b, isRange := strings.Cut(s, "-")
 	if !isRange {
@@ -202,8 +204,8 @@ func portRange(s string) (first, n int, ok bool) {
 	return first, last - first + 1, err1 == nil && err2 == nil && first > 0 && last >= first && last <= 65535
 }
 
-// start makes the start command of what is executed. containerlab splits lines into words and runs
-// them one after another, without a shell, whatever becomes of each.
+// start makes the start command from exec. Like containerlab, it splits lines into words and runs
+// them in order, without a shell, whether or not the previous ones failed.
 func (r *nodeReader) start() {
 	var lines [][]string
 	for _, e := range r.joined(r.l, "exec", r.subject) {
@@ -222,10 +224,10 @@ func (r *nodeReader) start() {
 	r.n.StartMayFail = r.n.Start != ""
 }
 
-// startOf is the command for a shell that runs commands one after another.
+// startOf returns a command for a shell that runs the given commands one after another.
 func startOf(lines [][]string) string {
 	if len(lines) == 1 && len(lines[0]) == 3 && lines[0][0] == "sh" && lines[0][1] == "-c" {
-		return lines[0][2] // a shell runs it in any case
+		return lines[0][2] // the start command is run by a shell anyway
 	}
 	commands := make([]string, len(lines))
 	for i, l := range lines {
@@ -234,7 +236,7 @@ func startOf(lines [][]string) string {
 	return strings.Join(commands, "\n")
 }
 
-// dirs reads what a node has of the machine's files, and directories in memory.
+// dirs reads which of the machine's files a node sees, and which directories it has in memory.
 func (r *nodeReader) dirs() {
 	at := map[string]int{}
 	add := func(d topology.PrivateDir) {
@@ -275,10 +277,10 @@ func (r *nodeReader) dirs() {
 	slices.SortFunc(r.n.Dirs, func(a, b topology.PrivateDir) int {
 		return strings.Compare(path.Clean(a.Path),
 			path.Clean(b.Path))
-	}) // what is in another comes after it
+	}) // directories in others come after these
 }
 
-// mountable says whether something can be shown at a path of a node.
+// mountable says whether something can be mounted at a path of a node.
 func (r *nodeReader) mountable(at *yamlfile.Value, p string) bool {
 	if !path.IsAbs(p) || path.Clean(p) == "/" || slices.Contains(strings.Split(p, "/"), "..") ||
 		strings.Contains(p, "\x00") {
@@ -294,7 +296,7 @@ func (r *nodeReader) mountable(at *yamlfile.Value, p string) bool {
 	return true
 }
 
-// source is a path of the machine's: ~ is the home of the user who asked.
+// source returns a path of the machine; ~ stands for the home of the user who asked for the lab.
 func (r *nodeReader) source(p string) string {
 	p = r.names.Replace(p)
 	rest, ok := strings.CutPrefix(p, "~")
@@ -308,7 +310,7 @@ func (r *nodeReader) source(p string) string {
 	return filepath.Join(home, rest)
 }
 
-// limits reads which processors a node may use, and how much.
+// limits reads which processors a node may use, and how much of them and of memory.
 func (r *nodeReader) limits() {
 	if s, v := r.word(r.l, "cpu", r.subject); v != nil && s != "0" {
 		cpu, err := topology.ParseCPU(s)
@@ -336,10 +338,10 @@ func (r *nodeReader) limits() {
 	}
 }
 
-// restarts are what containerlab takes.
+// restarts are the restart policies of containerlab.
 var restarts = []topology.Restart{topology.NoRestart, topology.OnFailure, topology.Always, topology.UnlessStopped}
 
-// container reads what containers have.
+// container reads what only containers have.
 func (r *nodeReader) container() {
 	n := r.n
 	switch r.prefix {
@@ -408,7 +410,7 @@ func (r *nodeReader) command(key string) topology.Words {
 	return list
 }
 
-// health reads how a container is found to be ready.
+// health reads how to find out whether a container is ready.
 func (r *nodeReader) health() {
 	v := r.l.get("healthcheck")
 	if v == nil {
@@ -441,7 +443,7 @@ func (r *nodeReader) health() {
 	}
 }
 
-// stages reads for which nodes a container waits before it is made.
+// stages reads which nodes must be up before a container is made.
 func (r *nodeReader) stages() {
 	lost := false
 	lose := func(at *yamlfile.Value, what string) {

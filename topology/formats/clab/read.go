@@ -23,7 +23,7 @@ type reader struct {
 	kinds, groups map[string]definition
 	nodes         map[string]*topology.Node
 	kindOf        map[string]string // of nodes
-	modes         map[string]string // of networks: of nodes
+	modes         map[string]string // network-mode of nodes
 
 	lost map[string]*loss
 }
@@ -53,7 +53,7 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	return r.t, r.Problems
 }
 
-// baseName names a lab after its file, as the file need not.
+// baseName derives a lab's name from that of its file, for files that give none.
 func baseName(file string) string {
 	base := filepath.Base(file)
 	base = strings.TrimSuffix(base, filepath.Ext(base))
@@ -128,7 +128,8 @@ func (r *reader) topology(top *yamlfile.Value) {
 	r.order()
 }
 
-// forwarding makes routers of containers that have several links: in containerlab all forward.
+// forwarding makes routers of containers that have several links: in containerlab all of them
+// forward.
 func (r *reader) forwarding() {
 	ends := map[string]int{}
 	for _, l := range r.t.Links {
@@ -146,7 +147,8 @@ func (r *reader) forwarding() {
 	}
 }
 
-// order leaves out that containers wait for nodes that are there before any container.
+// order removes dependencies of containers on nodes that are not containers: those are ready before
+// any container is made.
 func (r *reader) order() {
 	contained := map[string]bool{}
 	known := map[string]bool{}
@@ -158,12 +160,12 @@ func (r *reader) order() {
 	}
 }
 
-// clabSubnet is that of containerlab's management network, from which files give addresses without
+// clabSubnet is the subnet of containerlab's management network. Files use its addresses without
 // naming it.
 var clabSubnet = netip.MustParsePrefix("172.20.20.0/24")
 
-// management reads what is said of the management network, which all nodes have unless they say
-// that they have none.
+// management reads the definition of the management network. All nodes are in it unless they say
+// otherwise.
 func (r *reader) management(mgmt *yamlfile.Value) {
 	wanted, given := false, false
 	for _, n := range r.t.Nodes {
@@ -190,7 +192,7 @@ func (r *reader) management(mgmt *yamlfile.Value) {
 	}
 }
 
-// mgmt reads what is said of the network itself, and whether that names its subnet.
+// mgmt reads the definition of the network itself, and returns whether that gives a subnet.
 func (r *reader) mgmt(mgmt *yamlfile.Value, wanted bool) (named bool) {
 	kept := map[string]any{}
 	for _, p := range r.Mapping(mgmt, "mgmt") {
@@ -222,8 +224,8 @@ func (r *reader) mgmt(mgmt *yamlfile.Value, wanted bool) (named bool) {
 	return named
 }
 
-// managed finds an address of a management network that the file names, but whose subnet it does
-// not: that is of a network that others made.
+// managed reports management addresses outside containerlab's default subnet in a file that gives
+// no subnet: they are of a network that was made by others.
 func (r *reader) managed() {
 	if r.t.Management.Subnet != clabSubnet {
 		return
@@ -245,7 +247,7 @@ func (r *reader) text(v *yamlfile.Value, what string) string {
 		r.Bad(v, "write one word or number", "%s: %s is not a single value", what, v)
 		return ""
 	}
-	if !r.Spend(v, 1+len(v.Text)/16) { // it may be that of many nodes
+	if !r.Spend(v, 1+len(v.Text)/16) { // several nodes may share it
 		return ""
 	}
 	return v.Text
@@ -262,7 +264,7 @@ func foreign(all *map[string]any) map[string]any {
 	return (*all)[name].(map[string]any)
 }
 
-// within returns the map for what is below topology, whose key is free as it is never kept.
+// within returns the map for keys below topology, a key that is never kept itself and so is free.
 func (r *reader) within() map[string]any {
 	kept := foreign(&r.t.Foreign)
 	if kept["topology"] == nil {
@@ -276,14 +278,14 @@ func (r *reader) warnUnknown(key *yamlfile.Value, subject string, known ...strin
 		formats.Clip(key.Text))
 }
 
-// loss is something that a file says and that has no effect, at one or several places.
+// loss is something in a file that has no effect, at one or several places.
 type loss struct {
 	at     topology.Position
 	places int
 	hint   string
 }
 
-// lose notes that what is written has no effect.
+// lose records that what is written has no effect.
 func (r *reader) lose(at *yamlfile.Value, what, hint string) {
 	l := r.lost[what]
 	if l == nil {
@@ -293,7 +295,7 @@ func (r *reader) lose(at *yamlfile.Value, what, hint string) {
 	l.places++
 }
 
-// tellLosses warns of each once, at its first place.
+// tellLosses warns once of each loss, at its first place.
 func (r *reader) tellLosses() {
 	what := make([]string, 0, len(r.lost))
 	for w := range r.lost {

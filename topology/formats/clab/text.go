@@ -11,14 +11,14 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// brace matches the one template that is understood: the two braces themselves.
+// brace matches the only templates that are accepted: those that produce two opening braces.
 var brace = regexp.MustCompile("^\\{\\{ *(\"\\{\\{\"|`\\{\\{`) *\\}\\}")
 
-// escape writes a text so that expand returns it.
+// escape escapes a text so that expand returns the original.
 var escape = strings.NewReplacer("$", "$$", "{{", "{{`{{`}}")
 
-// expand makes YAML of a file, which containerlab executes as a template of Go and in which it then
-// replaces environment variables, wherever they are. Templates are refused.
+// expand turns a file into plain YAML. containerlab executes the file as a template of Go, and then
+// replaces environment variables anywhere in it. Templates are refused here.
 func expand(file string, data []byte) ([]byte, topology.Problems) {
 	var problems topology.Problems
 	read, hint := string(data),
@@ -39,7 +39,8 @@ func expand(file string, data []byte) ([]byte, topology.Problems) {
 	return []byte(text), nil
 }
 
-// plain replaces templates that stand for braces; another is where it stops.
+// plain replaces the templates that stand for braces. At any other template it stops, and returns
+// where that is and why.
 func plain(text string) (out string, at int, wrong string) {
 	var b strings.Builder
 	for {
@@ -59,9 +60,9 @@ func plain(text string) (out string, at int, wrong string) {
 	}
 }
 
-// variables replaces $V, ${V} and ${V:=x} by values of the environment, as containerlab does. One
-// that is not set, or empty, and has no default stays, as $V. $$ is a dollar sign, and $1 no
-// variable.
+// variables replaces $V, ${V} and ${V:=x} by values of the environment, as containerlab does. A
+// variable that is unset or empty, and has no default, is left as it is. $$ is a dollar sign; $1 is
+// not a variable.
 func variables(text string, lookup func(string) (string, bool)) (out string, at int, wrong string) {
 	var b strings.Builder
 	value := func(name string) string {
@@ -104,7 +105,8 @@ func variables(text string, lookup func(string) (string, bool)) (out string, at 
 	return b.String(), 0, ""
 }
 
-// substituted is what ${name} becomes with what follows the name.
+// substituted returns the value of an expression in braces, which consists of a variable's name and
+// what follows it.
 func substituted(name, expression string, value func(string) string, lookup func(string) (string, bool)) string {
 	v, set := lookup(name)
 	operator, otherwise := "", ""
@@ -129,7 +131,7 @@ func substituted(name, expression string, value func(string) string, lookup func
 	return value(name)
 }
 
-// leadingName is the name of a variable with which a text begins; "" if it begins with none.
+// leadingName returns the name of a variable at the beginning of a text, or "".
 func leadingName(text string) string {
 	end := strings.IndexFunc(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 	if end < 0 {

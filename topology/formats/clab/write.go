@@ -16,8 +16,8 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// writer makes a file from a topology. Controllers, and ends that are no nodes, have no place in
-// it.
+// writer makes a file from a topology. The format has no controllers, and no ends of links that are
+// not nodes.
 type writer struct {
 	t     *topology.Topology
 	nodes map[string]bool
@@ -56,8 +56,8 @@ func encode(t *topology.Topology) []byte {
 	return []byte(escape.Replace(w.out.String()))
 }
 
-// prefixOf is what precedes the names of the lab and the node in those of containers; if they do
-// not agree, for the first of them.
+// prefixOf returns what precedes the names of the lab and the node in the names of containers. If
+// containers differ, the first one counts.
 func prefixOf(t *topology.Topology, lab string) string {
 	for _, n := range t.Nodes {
 		switch rest, ok := strings.CutSuffix(n.ContainerName, "-"+lab+"-"+n.Name); {
@@ -73,7 +73,7 @@ func prefixOf(t *topology.Topology, lab string) string {
 	return "clab"
 }
 
-// keptIn is what was kept of a file.
+// keptIn returns what was kept when a file was read.
 func keptIn(all map[string]any) map[string]any {
 	kept, _ := all[name].(map[string]any)
 	return kept
@@ -84,7 +84,7 @@ func (w *writer) line(s string) { w.out.WriteString(s + "\n") }
 // text writes a key whose value is read as text; start is the indentation.
 func (w *writer) text(start, key, value string) { w.line(yamlfile.Line(start, key, quote(value))) }
 
-// quote writes a text so that it reads as the same, the empty one as well.
+// quote quotes a text so that it is read as the same text, even if it is empty.
 func quote(s string) string {
 	if s == "" {
 		return `""`
@@ -92,7 +92,7 @@ func quote(s string) string {
 	return yamlfile.Quote(s)
 }
 
-// kept writes keys without a meaning.
+// kept writes the keys that mean nothing to Trivet.
 func (w *writer) kept(start string, kept map[string]any, but ...string) {
 	for _, k := range slices.Sorted(maps.Keys(kept)) {
 		if !slices.Contains(but, k) {
@@ -101,7 +101,7 @@ func (w *writer) kept(start string, kept map[string]any, but ...string) {
 	}
 }
 
-// list writes a key with a list of texts, if there are any.
+// list writes a key with a list of texts, unless the list is empty.
 func (w *writer) list(start, key string, items []string) {
 	if len(items) == 0 {
 		return
@@ -112,7 +112,7 @@ func (w *writer) list(start, key string, items []string) {
 	}
 }
 
-// assignments writes a key with a mapping, if it has anything.
+// assignments writes a key with a mapping, unless that is empty.
 func (w *writer) assignments(start, key string, list []topology.Assignment) {
 	if len(list) == 0 {
 		return
@@ -163,11 +163,11 @@ func (w *writer) container(n *topology.Node) {
 		w.text(nodeIndent, "user", n.User)
 	}
 	if n.Restart != "" {
-		how, _, _ := strings.Cut(string(n.Restart), ":") // without how often: see losses
+		how, _, _ := strings.Cut(string(n.Restart), ":") // the number of attempts is lost: see losses
 		w.text(nodeIndent, "restart-policy", how)
 	}
 	if n.Memory > 0 {
-		w.text(nodeIndent, "memory", strings.Replace(n.Memory.String(), "B", "iB", 1)) // whose MB are powers of ten
+		w.text(nodeIndent, "memory", strings.Replace(n.Memory.String(), "B", "iB", 1)) // its MB are 10^6 bytes
 	}
 	if !n.Privileged {
 		w.line(nodeIndent + "privileged: false")
@@ -183,7 +183,7 @@ func (w *writer) container(n *topology.Node) {
 		}
 		w.kept(nodeIndent+"  ", health)
 	}
-	after := slices.DeleteFunc(slices.Clone(n.After), func(other string) bool { // a virtual machine is none there
+	after := slices.DeleteFunc(slices.Clone(n.After), func(other string) bool { // containers wait for containers only
 		o := w.t.Node(other)
 		return o == nil || !o.Contained()
 	})
@@ -201,10 +201,10 @@ func (w *writer) container(n *topology.Node) {
 	}
 }
 
-// bare matches words that need no quotes where containerlab splits a line.
+// bare matches words that need no quotes where containerlab splits a line into words.
 var bare = regexp.MustCompile(`^[^\s"'\\\\#]+$`)
 
-// joined writes words so that they are read as the same.
+// joined joins words into a line from which the same words are read.
 func joined(list []string) string {
 	out := make([]string, len(list))
 	for i, w := range list {
@@ -290,7 +290,7 @@ func (w *writer) links(more []any) {
 		extended := len(ends) > 0
 		var short, long [2]string
 		for i, e := range l.Ends {
-			if e.Interface == "" { // of a topology that cannot be resolved
+			if e.Interface == "" { // only in topologies that cannot be resolved
 				e.Interface = topology.DeviceName(fmt.Sprintf("%s-eth%d", e.Node, next[e.Node]))
 			}
 			next[e.Node]++
@@ -321,8 +321,8 @@ func (w *writer) links(more []any) {
 	}
 }
 
-// dummies are what writes each device of a node with nothing at its other end, a link of one end
-// there.
+// dummies returns functions that each write a device with nothing at its other end, as a link with
+// one end.
 func (w *writer) dummies() (write []func()) {
 	for _, n := range w.t.Nodes {
 		kept, _ := keptIn(n.Foreign)["dummies"].(map[string]any)
@@ -346,7 +346,7 @@ func (w *writer) dummies() (write []func()) {
 	return write
 }
 
-// longEnd is an end as a mapping, without its braces.
+// longEnd returns an end as a mapping, without the braces.
 func longEnd(node, device string, mac topology.MAC, more map[string]any) string {
 	long := "node: " + yamlfile.Quote(node) + ", interface: " + yamlfile.Quote(device)
 	if mac != (topology.MAC{}) {

@@ -18,43 +18,44 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Limits on what is in a lab's directory.
+// Limits on what is read from a lab's directory.
 const (
 	mostEntries = 10_000   // in all devices' directories together
 	mostDepth   = 32       // of a directory in a device's
 	mostText    = 16 << 20 // bytes that are looked through for line ends of Windows
 )
 
-// beside is what is in a lab's directory.
+// beside is what a lab's directory contains in addition to lab.conf.
 type beside struct {
 	root             *os.Root
-	startup, stop    string // shared.startup, shared.shutdown
+	startup, stop    string // contents of shared.startup and shared.shutdown
 	shared           bool   // there is a directory for all devices
 	scripts          map[string]scripts
 	folders          map[string]folder
 	entries, checked int
 }
 
-// scripts are those of a device.
+// scripts are the scripts of one device.
 type scripts struct{ startup, stop string }
 
 // folder is a directory with a device's files.
 type folder struct {
 	there   bool
 	windows []string // files with line ends of Windows
-	below   []string // the commands of those in owned that it has files in
-	astray  int      // symbolic links out of it
+	below   []string // the commands of the entries of owned in which it has files
+	astray  int      // symbolic links that lead out of it
 }
 
-// owned are directories whose files Kathará gives to those who need them.
+// owned are directories in which Kathará changes the owner or the mode of a device's files, with
+// the command that does so.
 var owned = []struct{ dir, command string }{
 	{"var/www", "chmod -R 777 /var/www/*"},
 	{"etc/quagga", "chown -R quagga:quagga /etc/quagga && chmod 640 /etc/quagga/*"},
 	{"etc/frr", "chown -R frr:frr /etc/frr && chmod 640 /etc/frr/*"},
 }
 
-// beside reads what the lab's directory has for its devices, as the user who has asked for the lab.
-// No symbolic link leads out of there.
+// beside reads what the lab's directory contains for its devices, as the user who asked for the
+// lab. Symbolic links that lead out of the directory are not followed.
 func (r *reader) beside() {
 	err := asuser.Do(func() error {
 		root, err := os.OpenRoot(filepath.Dir(r.file))
@@ -93,7 +94,7 @@ func (r *reader) directory() {
 	r.external()
 }
 
-// at is a line of another file of the lab's.
+// at returns the position of a line in another file of the lab.
 func (r *reader) at(file string, line int) topology.Position {
 	p := topology.Position{File: filepath.Join(filepath.Dir(r.file), file), Line: line}
 	if line > 0 {
@@ -102,7 +103,7 @@ func (r *reader) at(file string, line int) topology.Position {
 	return p
 }
 
-// text reads a file of the lab's; "" if there is none. Line ends are as in Unix.
+// text reads a file of the lab, with line ends as in Unix. It returns "" if there is no such file.
 func (r *reader) text(file string) string {
 	if _, err := r.extra.root.Lstat(file); errors.Is(err, fs.ErrNotExist) {
 		return ""
@@ -218,7 +219,7 @@ var (
 	attachment = regexp.MustCompile(`^(\w+)\s+(\w[\w-]*)(\.\d+)?$`)
 )
 
-// lines calls f for each line of a file of the lab's that says something.
+// lines calls f for each line of a file of the lab, except for blank lines and comments.
 func (r *reader) lines(file string, f func(line string, pos topology.Position)) {
 	number := 0
 	for line := range strings.SplitSeq(r.text(file), "\n") {
@@ -232,7 +233,7 @@ func (r *reader) lines(file string, f func(line string, pos topology.Position)) 
 	}
 }
 
-// dependencies reads lab.dep: which devices are started before which.
+// dependencies reads lab.dep: which devices are started before which others.
 func (r *reader) dependencies() {
 	r.lines("lab.dep", func(line string, pos topology.Position) {
 		match := dependency.FindStringSubmatch(line)
@@ -258,7 +259,7 @@ func (r *reader) dependencies() {
 	})
 }
 
-// external reads lab.ext: which interfaces of the machine are in which domain.
+// external reads lab.ext: which interfaces of the machine are in which collision domain.
 func (r *reader) external() {
 	r.lines("lab.ext", func(line string, pos topology.Position) {
 		match := attachment.FindStringSubmatch(line)

@@ -1,5 +1,5 @@
-// Package kathara reads and writes labs of Kathará: a file lab.conf, and in the directory that it
-// is in what its devices run and have.
+// Package kathara reads and writes labs of Kathará: a file lab.conf, and next to it the scripts and
+// files of its devices.
 //
 //	LAB_NAME="two networks"
 //	pc1[0]="A"
@@ -7,17 +7,17 @@
 //	r1[1]="B/02:00:00:00:00:01"
 //	r1[image]="kathara/frr"
 //
-// A device is a host that forwards, with interfaces eth0, eth1, …, without addresses and routes but
-// those that its programs set. A collision domain of two devices is a link, any other a switch. A
-// device with an image is a container. One without has Kathará's default image, unless all that
-// there is for it to do is to configure its network: then it is a host as any other.
+// A device is a host that forwards, with interfaces eth0, eth1, …, and has only the addresses and
+// routes that its programs set. A collision domain of two devices becomes a link, any other a
+// switch. A device with an image is a container. A device without one gets Kathará's default image,
+// unless its commands only configure its network: then it is a host like any other.
 //
-// A device's start command is what shared.startup, NAME.startup and its exec options say, run by
-// bash, after the files of the directory NAME have been copied over its own. lab.dep says which
-// containers wait for which, lab.ext which interfaces of the machine are in which domain.
+// A device's start command copies the files of the directory NAME over the device's own, and then
+// runs shared.startup, NAME.startup and the exec options in bash. lab.dep says which containers
+// wait for which others, lab.ext which interfaces of the machine are in which domain.
 //
-// A file that is written holds no more than lab.conf does: commands without quotes are exec
-// options, and so are addresses and routes.
+// Only lab.conf is written: commands without quotes become exec options, and so do addresses and
+// routes.
 package kathara
 
 import (
@@ -27,10 +27,11 @@ import (
 )
 
 // name is the format's name in commands, and the key in Foreign of what it keeps: the lab's
-// description and other options without a meaning, and the names of domains that are links.
+// description, other options that mean nothing to Trivet, and the names of domains that became
+// links.
 const name = "kathara"
 
-// fileName is what Kathará itself reads.
+// fileName is the name of the only file that Kathará itself reads.
 const fileName = "lab.conf"
 
 func init() {

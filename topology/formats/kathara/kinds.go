@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// defaultImage is Kathará's for devices that name none.
+	// defaultImage is the image that Kathará gives to devices that name none.
 	defaultImage = "kathara/base"
 	defaultShell = "/bin/bash"
 
-	// longestScript is what a program can be given as one argument in Linux (MAX_ARG_STRLEN), less
-	// what is around it.
+	// longestScript is the maximum length of a script: that of one argument of a program in Linux
+	// (MAX_ARG_STRLEN), less what is put around the script.
 	longestScript = 128<<10 - 64
 )
 
-// capabilities are those that Kathará's devices have and other containers have not.
+// capabilities are those that Kathará's devices have in addition to those of other containers.
 var capabilities = []string{"NET_ADMIN", "NET_BROADCAST", "SYS_ADMIN"}
 
-// shared is where all devices have the lab's directory of that name.
+// shared shows the directory "shared" of the lab to a device, at /shared.
 var shared = topology.PrivateDir{Path: "/shared", Source: "shared"}
 
-// kinds decides which devices are containers, and says what each of them runs.
+// kinds decides which devices are containers, and sets what each of them runs.
 func (r *reader) kinds() {
 	var plain []string
 	var first *device
@@ -59,7 +59,7 @@ func (r *reader) kinds() {
 	r.orders()
 }
 
-// commands says what a device does at its start and its end.
+// commands sets what a device does when it starts and when it ends.
 func (r *reader) commands(d *device, x *beside, own scripts, files folder) {
 	shell := defaultShell
 	if d.shell != "" {
@@ -94,8 +94,9 @@ func (r *reader) commands(d *device, x *beside, own scripts, files folder) {
 	}
 }
 
-// copied is how a device's files come to their places: into those that are there already, which may
-// be mounts, and keep their owners.
+// copied returns the commands that copy a device's files, which are in the directory from, to their
+// places. Files that are there already, which may be mounts, are overwritten in place and keep
+// their owners.
 func (f folder) copied(from string) []string {
 	out := []string{"(umask 022; cd " + from + " && find . -type d -exec mkdir -p /{} ';' -o -exec cp -Pf {} /{} ';')"}
 	for _, file := range f.windows {
@@ -105,7 +106,7 @@ func (f folder) copied(from string) []string {
 	return append(out, f.below...)
 }
 
-// orders keeps what lab.dep says of containers.
+// orders removes, with a warning, the dependencies of lab.dep that are not between two containers.
 func (r *reader) orders() {
 	for _, d := range r.devices {
 		var not []string

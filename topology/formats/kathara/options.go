@@ -13,7 +13,8 @@ import (
 	"trivet.dev/trivet/topology/formats"
 )
 
-// Options of a device by name; each returns an error that says what is wrong with the value.
+// options reads the options of a device, by name; each function returns an error that says what is
+// wrong with the value.
 var options = map[string]func(r *reader, d *device, s statement) error{
 	"image": func(_ *reader, d *device, s statement) error { d.Image = s.value; return nil },
 	"mem": func(_ *reader, d *device, s statement) (err error) {
@@ -64,7 +65,7 @@ var options = map[string]func(r *reader, d *device, s statement) error{
 	},
 }
 
-// several are the options of which a device can have more than one.
+// several are the options that a device can have more than once.
 var several = []string{"exec", "sysctl", "env", "port", "volume", "ulimit"}
 
 func (r *reader) option(d *device, s statement) {
@@ -96,7 +97,8 @@ func optionNames() (names []string) {
 	return names
 }
 
-// once warns of something at the first place that has it.
+// once warns at the first statement to which a warning applies, and not again; warnings are told
+// apart by their format.
 func (r *reader) once(s statement, hint, format string, args ...any) {
 	if r.noted[format] {
 		return
@@ -107,7 +109,7 @@ func (r *reader) once(s statement, hint, format string, args ...any) {
 
 func joined(before, value string) string { return strings.TrimPrefix(before+"\n"+value, "\n") }
 
-// truth reads what Python's strtobool does.
+// truth reads the words that Python's strtobool accepts.
 func truth(s string) (bool, error) {
 	switch strings.ToLower(s) {
 	case "y", "yes", "t", "true", "on", "1":
@@ -120,7 +122,7 @@ func truth(s string) (bool, error) {
 
 var memorySize = regexp.MustCompile(`^(\d+) ?([bkmgBKMG]?)$`)
 
-// memory reads 64m; a number alone is one of megabytes.
+// memory reads a size such as 64m; a number without a unit is in megabytes.
 func memory(s string) (topology.Bytes, error) {
 	match := memorySize.FindStringSubmatch(s)
 	if match == nil {
@@ -154,7 +156,8 @@ func split(s string) (topology.Words, error) {
 	return words, nil
 }
 
-// port reads 8080:80, or 80, which is at the machine's port 3000; /tcp or /udp may follow.
+// port reads 8080:80, or 80 alone, which is published at port 3000 of the machine; /tcp or /udp may
+// follow.
 func (r *reader) port(d *device, s statement) error {
 	ports, protocol, _ := strings.Cut(s.value, "/")
 	machine, own, both := strings.Cut(ports, ":")

@@ -22,9 +22,9 @@ var (
 	lineComment    = regexp.MustCompile(`\s#`)
 )
 
-// valueOf finds the value in what follows the equals sign, and what is before it there: a quote or
-// nothing. No value can hold a quote. Kathará takes a comment for a part of a value without quotes,
-// which nobody means.
+// valueOf finds the value in rest, the text after the equals sign, and returns the quote before it,
+// if any. A value cannot contain quotes. (Kathará would take a comment after a value without quotes
+// for a part of it, which nobody intends.)
 func valueOf(rest string) (value, quote string, ok bool) {
 	comment := ""
 	if strings.HasPrefix(rest, `"`) || strings.HasPrefix(rest, "'") {
@@ -42,15 +42,16 @@ func valueOf(rest string) (value, quote string, ok bool) {
 	return value, quote, value != "" && !strings.ContainsAny(value, `"'`)
 }
 
-// metadata are the names of what a file may say of the lab as a whole.
+// metadata are the keys of what a file may say about the lab as a whole.
 var metadata = []string{"LAB_NAME", "LAB_DESCRIPTION", "LAB_VERSION", "LAB_AUTHOR", "LAB_EMAIL", "LAB_WEB"}
 
 const (
-	mostProblems   = 1000    // of a file that is none of Kathará's
+	mostProblems   = 1000    // reported for a file that is not one of Kathará's
 	mostStatements = 100_000 // for thousands of devices
 )
 
-// enough ends the reading of a lab with which too much is wrong.
+// enough says whether to stop reading because the lab has too many problems, and adds a problem
+// that says so.
 func (r *reader) enough(pos topology.Position) bool {
 	if len(r.problems) < mostProblems {
 		return false
@@ -62,7 +63,7 @@ func (r *reader) enough(pos topology.Position) bool {
 	return true
 }
 
-// parse splits a file into its statements, and what it says of the lab as a whole.
+// parse splits a file into its statements, and reads what it says about the lab as a whole.
 func (r *reader) parse(data []byte) (statements []statement) {
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	number := 0
@@ -134,7 +135,7 @@ func (r *reader) metadata(line string) bool {
 	return true
 }
 
-// keep notes what has no meaning to Trivet, to be written back.
+// keep stores a value that means nothing to Trivet, so that it is written back.
 func keep(foreign *map[string]any, key string, value any) {
 	if *foreign == nil {
 		*foreign = map[string]any{name: map[string]any{}}
@@ -142,7 +143,7 @@ func keep(foreign *map[string]any, key string, value any) {
 	(*foreign)[name].(map[string]any)[key] = value
 }
 
-// kept returns what has been noted.
+// kept returns what keep has stored.
 func kept(foreign map[string]any, key string) string {
 	values, _ := foreign[name].(map[string]any)
 	text, _ := values[key].(string)

@@ -24,25 +24,25 @@ type reader struct {
 	byName  map[string]*device
 	domains []*domain
 	inOrder map[string]*domain
-	noted   map[string]bool // what has been said once
+	noted   map[string]bool // warnings that were given
 
-	extra *beside // what is in the lab's directory
+	extra *beside // the other files of the lab's directory
 }
 
-// device is one that the file names.
+// device is a device that the file names.
 type device struct {
 	*topology.Node
 	interfaces map[int]topology.Position
-	last       int // the highest number of an interface; -1: there is none
+	last       int // the highest number of an interface, or -1
 	sysctls    []topology.Assignment
 	exec       []string
 	shell      string
 	bridged    bool
 	ipv6       bool
-	afterPos   topology.Position // where it is said for whom it waits
+	afterPos   topology.Position // where the file says for which devices it waits
 }
 
-// domain is a collision domain: a segment that devices are at.
+// domain is a collision domain: a segment to which devices are connected.
 type domain struct {
 	name     string
 	ends     []end
@@ -55,7 +55,7 @@ type end struct {
 	pos topology.Position
 }
 
-// Read makes a topology from a lab.conf, and what is in its directory.
+// Read makes a topology from a lab.conf and the other files in its directory.
 func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topology.Problems) {
 	r := &reader{file: file, byName: map[string]*device{}, inOrder: map[string]*domain{}, noted: map[string]bool{},
 		t: &topology.Topology{Routes: topology.RoutesAsWritten, Pos: topology.Position{File: file, Line: 1, Column: 1}}}
@@ -89,7 +89,7 @@ func Read(file string, data []byte, _ formats.Options) (*topology.Topology, topo
 	return r.t, r.problems
 }
 
-// reserved are directories of a lab that belong to no device.
+// reserved are directories of a lab that do not belong to a device.
 var reserved = []string{"shared", "_test"}
 
 func (r *reader) device(s statement) *device {
@@ -110,7 +110,7 @@ func (r *reader) device(s statement) *device {
 
 var domainName = regexp.MustCompile(`^[\p{L}\p{N}_]+$`)
 
-// join puts an interface of a device into a domain: A, or A/02:00:00:00:00:01.
+// join connects an interface of a device to a domain, given as A or as A/02:00:00:00:00:01.
 func (r *reader) join(d *device, number int, s statement) {
 	parts := strings.FieldsFunc(s.value, func(c rune) bool { return c == '/' })
 	bad := func(hint, format string, args ...any) {
@@ -155,7 +155,7 @@ func (r *reader) domain(name string) *domain {
 	return to
 }
 
-// whole finds devices whose interfaces are not numbered without gaps.
+// whole reports devices with gaps in the numbers of their interfaces.
 func (r *reader) whole() {
 	for _, d := range r.devices {
 		for i := 0; i <= d.last; i++ {
@@ -170,7 +170,7 @@ func (r *reader) whole() {
 
 const disableIPv6 = "net.ipv6.conf.all.disable_ipv6"
 
-// family turns IPv6 on if any device has it, and off in those that have not.
+// family turns IPv6 on for the lab if any device has it, and off at the devices that do not.
 func (r *reader) family() {
 	has := func(d *device) bool {
 		return d.ipv6 || slices.Contains(d.sysctls, topology.Assignment{Name: disableIPv6, Value: "0"})
@@ -186,7 +186,7 @@ func (r *reader) family() {
 	}
 }
 
-// usual are the settings with which Kathará begins a device.
+// usual returns the sysctls that Kathará sets at a device by default.
 func usual(family topology.IPv6, ipv6 bool) []topology.Assignment {
 	out := []topology.Assignment{
 		{Name: "net.ipv4.ip_forward", Value: "1"},
@@ -207,7 +207,7 @@ func usual(family topology.IPv6, ipv6 bool) []topology.Assignment {
 	return out
 }
 
-// assign gives a variable a value, in the place of an earlier one.
+// assign sets a variable in a list, in place of an earlier value.
 func assign(list []topology.Assignment, a topology.Assignment) []topology.Assignment {
 	if i := slices.IndexFunc(list, func(other topology.Assignment) bool { return other.Name == a.Name }); i >= 0 {
 		list[i] = a
@@ -216,7 +216,7 @@ func assign(list []topology.Assignment, a topology.Assignment) []topology.Assign
 	return append(list, a)
 }
 
-// segments makes links of domains that have two ends, and switches of the others.
+// segments makes a link of each domain with two ends, and a switch of each other one.
 func (r *reader) segments() {
 	var hubs []string
 	var first topology.Position
@@ -246,7 +246,7 @@ func (r *reader) segments() {
 	}
 }
 
-// some lists a few names.
+// some lists the first few of the names.
 func some(names []string) string {
 	const most = 5
 	if more := len(names) - most; more > 0 {
@@ -271,8 +271,9 @@ func (r *reader) link(from end, to topology.Endpoint, domain string) {
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_]{0,39}$`)
 
-// nodeName is how the switch of a domain is called: as the domain, if a node can be and none is.
-// No domain and no device has a dash in its name.
+// nodeName returns the name for the switch of a domain: the domain's own name if that is a valid
+// name for a node and still free, or else one with a dash, which the names of domains and devices
+// cannot contain.
 func (r *reader) nodeName(domain string, index int) string {
 	taken := r.byName[domain] != nil ||
 		slices.Contains([]string{"all", "default", "interface", "lo", "network", topology.ControllerNone,
@@ -283,14 +284,15 @@ func (r *reader) nodeName(domain string, index int) string {
 	return fmt.Sprintf("domain-%d", index+1)
 }
 
-// Nodes that stand for what Docker has on a machine.
+// Nodes that stand for Docker's bridge and its address translation.
 const (
 	natNode    = "nat-bridged"
 	natSwitch  = "switch-bridged"
 	bridgeSays = "Docker's bridge, at which a bridged device has its last interface"
 )
 
-// bridgeNet is the network of Docker's bridge on most machines, and so in scripts.
+// bridgeNet is the network of Docker's bridge on most machines, and therefore the one that scripts
+// assume.
 var bridgeNet = netip.MustParsePrefix("172.17.0.1/16")
 
 // uplinks gives bridged devices one more interface, which leads out of the lab.
@@ -325,7 +327,7 @@ func (r *reader) uplinks() {
 	}
 }
 
-// finish gives a lab that has no name that of its directory.
+// finish names a lab without a name after its directory.
 func (r *reader) finish() {
 	if r.t.Name != "" || filepath.Base(r.file) != fileName {
 		return

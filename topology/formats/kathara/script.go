@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// configures are programs that change nothing but the network of who runs them.
+// configures are programs that change nothing but the network configuration of the device that runs
+// them.
 var configures = []string{
 	"ip", "ifconfig", "route", "arp", "tc", "bridge", "brctl", "ethtool", "vconfig", "iptables", "ip6tables", "nft",
 	"sysctl", "ping", "ping6", "sleep", "echo", "printf", "set", "exit", "true", ":",
@@ -21,8 +22,8 @@ var (
 	netOption = regexp.MustCompile(`^(-[wqe]+|net\.[\w./-]+(=.*)?)$`)
 )
 
-// networkOnly says whether all that a script does is to configure the network of the device. What
-// is more than a list of simple commands is taken to do more.
+// networkOnly says whether a script only configures the network of its device. A script that is not
+// a list of simple commands is assumed to do more.
 func networkOnly(script string) bool {
 	script = continued.ReplaceAllString(strings.ReplaceAll(script, "\r", ""), " ")
 	script = harmless.ReplaceAllString(comment.ReplaceAllString(script, "$1"), "$1")
@@ -51,10 +52,10 @@ func networkOnly(script string) bool {
 	return true
 }
 
-// quoted is a text as one word of a shell.
+// quoted returns a text quoted for a shell, as one word.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// run is the command that has a shell run a script.
+// run returns the command with which a shell runs a script.
 func run(shell, script string) string {
 	if strings.Trim(shell, "abcdefghijklmnopqrstuvwxyz0123456789/_-.") != "" {
 		shell = quoted(shell)

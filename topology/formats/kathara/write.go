@@ -17,9 +17,9 @@ import (
 	"trivet.dev/trivet/topology/formats/losses"
 )
 
-// Write returns the topology as a lab.conf, and what that does not hold: every difference between
-// what Read makes of it and the topology, in which hosts and routers have been made what devices
-// are, with commands for their addresses and routes.
+// Write returns the topology as a lab.conf, and what is lost: every difference between the topology
+// and what Read makes of the file. Hosts and routers are first turned into devices of Kathará, with
+// commands that set their addresses and routes; that is not counted as a loss.
 func Write(t *topology.Topology) ([]byte, []formats.Loss, error) {
 	w := &writer{t: t.Clone(), devices: map[string]*topology.Node{}, ports: map[string][]port{},
 		exec: map[string][]string{}}
@@ -41,18 +41,18 @@ type writer struct {
 type port struct {
 	*topology.Endpoint
 	domain string
-	number int // in the topology
+	number int // of the interface in the topology
 }
 
 var (
 	deviceName = regexp.MustCompile(`^[a-z0-9_]{1,30}$`)
-	// writable is what can be a value in quotes.
+	// writable matches what can be a value in quotes.
 	writable = regexp.MustCompile(`^[^"'\x00-\x1f]*[^"'\s\x00-\x1f]$`)
-	// word is what shells and Kathará take for one, as it is.
+	// word matches what shells and Kathará read as one word without quotes.
 	word = regexp.MustCompile(`^[\w./:=@%+,-]+$`)
 )
 
-// lower makes devices of hosts and routers.
+// lower turns hosts and routers into devices as Kathará has them.
 func (w *writer) lower(t *topology.Topology) {
 	full, _ := topology.Resolve(topology.Unadvertised(t),
 		topology.Defaults{Datapath: topology.Embedded, Controlled: topology.Kernel, OverrideDatapath: topology.Kernel})
@@ -78,7 +78,7 @@ func (w *writer) lower(t *topology.Topology) {
 	}
 }
 
-// domains finds the domains of all interfaces, and gives these their numbers.
+// domains determines the collision domains of all interfaces, and numbers the interfaces.
 func (w *writer) domains(full *topology.Topology) {
 	taken := map[string]bool{}
 	take := func(want, otherwise string) string {
@@ -88,7 +88,7 @@ func (w *writer) domains(full *topology.Topology) {
 		taken[want] = true
 		return want
 	}
-	of := map[string]string{} // by switch
+	of := map[string]string{} // domains, by switch
 	for _, n := range w.t.Nodes {
 		if n.Kind == topology.Switch && n.Name != natSwitch {
 			of[n.Name] = take(cmp.Or(kept(n.Foreign, "domain"), n.Name), "switch")
@@ -112,7 +112,7 @@ func (w *writer) domains(full *topology.Topology) {
 	for name, ports := range w.ports {
 		slices.SortStableFunc(ports, func(a, b port) int { return cmp.Compare(a.number, b.number) })
 		seen := map[string]bool{}
-		w.ports[name] = slices.DeleteFunc(ports, func(p port) bool { // a device is in a domain once
+		w.ports[name] = slices.DeleteFunc(ports, func(p port) bool { // a device can be in a domain only once
 			defer func() { seen[p.domain] = true }()
 			return seen[p.domain]
 		})
@@ -131,14 +131,14 @@ func number(e *topology.Endpoint) int {
 	return *e.Port
 }
 
-// bridged says whether a node has an interface at what stands for Docker's bridge.
+// bridged says whether a node is connected to one of the nodes that stand for Docker's bridge.
 func bridged(n *topology.Node, t *topology.Topology) bool {
 	return slices.ContainsFunc(t.Links, func(l *topology.Link) bool {
 		return l.Joins(n.Name, natNode) || l.Joins(n.Name, natSwitch)
 	})
 }
 
-// commands makes commands of a node's addresses, gateways and routes, before its own.
+// commands turns a node's addresses, gateways and routes into commands, which precede its own.
 func (w *writer) commands(n, resolved *topology.Node, full *topology.Topology) {
 	own, readable := lines(n)
 	var first []string
@@ -178,7 +178,8 @@ func (w *writer) commands(n, resolved *topology.Node, full *topology.Topology) {
 	w.exec[n.Name] = own
 }
 
-// lines are the commands of a node's start that can be options: without quotes, each in a line.
+// lines returns the commands of a node's start as lines that can be exec options, which have no
+// quotes; all is false if that is not possible.
 func lines(n *topology.Node) (out []string, all bool) {
 	text := n.Start
 	if words, err := shlex.Split(text); err == nil && len(words) == 3 && words[1] == "-c" &&
@@ -197,7 +198,7 @@ func lines(n *topology.Node) (out []string, all bool) {
 	return out, true
 }
 
-// settings gives a device what Kathará does unless told otherwise.
+// settings gives a device the sysctls that Kathará sets by default, unless it has others.
 func (w *writer) settings(n *topology.Node) {
 	forwards := "0"
 	if n.Kind == topology.Router {
@@ -219,7 +220,7 @@ func (w *writer) settings(n *topology.Node) {
 	n.Sysctls = list
 }
 
-// ipv6 says whether a device has IPv6 in a lab in which any has.
+// ipv6 says whether a device has IPv6 if its lab has.
 func ipv6(n *topology.Node) bool {
 	return !slices.Contains(n.Sysctls, topology.Assignment{Name: disableIPv6, Value: "1"})
 }
@@ -242,7 +243,7 @@ func (w *writer) encode() []byte {
 	return w.out.Bytes()
 }
 
-// option writes an option of a device, unless the file cannot hold the value.
+// option writes an option of a device, unless the value cannot be written in the file.
 func (w *writer) option(n *topology.Node, key, value string) {
 	if writable.MatchString(value) {
 		fmt.Fprintf(&w.out, "%s[%s]=\"%s\"\n", n.Name, key, value)
@@ -265,8 +266,8 @@ func (w *writer) device(n *topology.Node) {
 		w.option(n, fmt.Sprint(i), p.domain)
 	}
 	w.option(n, "image", n.Image)
-	if n.Memory > 0 && n.Contained() { // it would be a container by that
-		size := strings.ToLower(strings.TrimSuffix(n.Memory.String(), "B")) // 256MB is 256m
+	if n.Memory > 0 && n.Contained() { // a memory limit would make a node a container
+		size := strings.ToLower(strings.TrimSuffix(n.Memory.String(), "B")) // 256MB is written as 256m
 		if strings.Trim(size, "0123456789") == "" {
 			size += "b"
 		}
@@ -296,12 +297,12 @@ func (w *writer) device(n *topology.Node) {
 	for _, line := range w.exec[n.Name] {
 		w.option(n, "exec", line)
 	}
-	if w.out.Len() == before { // a device is there by what is said of it
+	if w.out.Len() == before { // a device exists only if a line names it
 		w.option(n, "num_terms", "1")
 	}
 }
 
-// lists writes the options of which a device can have several, and those that are several words.
+// lists writes the options that a device can have more than once, and those with several words.
 func (w *writer) lists(n *topology.Node) {
 	given := usual(w.t.IPv6, ipv6(n))
 	for _, s := range n.Sysctls {
@@ -313,7 +314,7 @@ func (w *writer) lists(n *topology.Node) {
 		w.option(n, "env", e.String())
 	}
 	for _, p := range n.Ports {
-		p.Address = netip.Addr{} // which it cannot say
+		p.Address = netip.Addr{} // an option has no address
 		w.option(n, "port", p.String())
 	}
 	for _, d := range n.Dirs {

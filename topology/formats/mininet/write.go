@@ -255,7 +255,7 @@ func nodeCommands(t *topology.Topology, n *topology.Node) (lines []string) {
 	}
 	for _, r := range n.Routes {
 		if r.Discard {
-			continue // nobody writes such a route in a script: it is told as lost
+			continue // no script contains such a route: it is reported as lost
 		}
 		run("ip " + map[bool]string{true: "-4", false: "-6"}[r.To.Addr().Is4()] + " route add " + r.Plain().String())
 	}

@@ -126,7 +126,8 @@ func (x *expander) value(v *yamlfile.Value, word string) (any, bool) {
 }
 
 // plain is a value as encoding/json has it, with its variables replaced. A text that is a variable
-// and nothing else becomes what the variable is, a number for instance.
+// and nothing else becomes what the variable is, a number for instance; a key whose value the level
+// has not is left out.
 func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	if !x.spend(v) || depth > 64 {
 		return nil
@@ -153,6 +154,11 @@ func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	case yamlfile.Mapping:
 		out := make(map[string]any, len(v.Pairs))
 		for _, p := range v.Pairs {
+			if m := alone(p.Value); m != "" {
+				if value, _ := x.value(p.Value, m); isWithout(value) {
+					continue
+				}
+			}
 			out[x.text(p.Key)] = x.plain(p.Value, depth+1)
 		}
 		return out

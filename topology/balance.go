@@ -60,7 +60,8 @@ const (
 type BalanceChoose string
 
 const (
-	// Another one when links of the path are busy with other traffic, and it is of use; the default.
+	// Another one when links of the path are busy with other traffic, and it is of use; the
+	// default.
 	ChooseBusy BalanceChoose = "busy"
 
 	// The two readings of paper 2, whose algorithm 1 is the path whose links are loaded least: when

@@ -68,8 +68,8 @@ func command(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 }
 
 // onMachine runs a shell command here, with TRIVET_LAB set to the lab's name, so that trivet finds
-// it; where PATH has no trivet that is the one beside this program. When ctx ends it is killed, with
-// all it has started.
+// it; where PATH has no trivet that is the one beside this program. When ctx ends it is killed,
+// with all it has started.
 func onMachine(ctx context.Context, script, lab string) ([]byte, error) {
 	var out, errOut bytes.Buffer
 	cmd, release, err := leashed(ctx, []string{"/bin/sh", "-c", script})

@@ -130,7 +130,8 @@ func (s *Server) balanced() (*view, error) {
 }
 
 func (v *view) balance() Balance {
-	out := Balance{On: v.c.Balance.On(), Choose: string(v.c.Balance.Chooses()), Moves: v.c.Balance.Moves(), Links: v.routeLinks(v.c.Balance.Links()),
+	b := v.c.Balance
+	out := Balance{On: b.On(), Choose: string(b.Chooses()), Moves: b.Moves(), Links: v.routeLinks(b.Links()),
 		Moved: v.moved()}
 	if hosts := v.c.Balance.Hosts; hosts != nil {
 		out.Moves += hosts.Moves()

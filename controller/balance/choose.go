@@ -55,7 +55,8 @@ func (a *Balancer[K]) keep(r *reading[K], k K, path []int32) (moves bool) {
 	return moves
 }
 
-// void ends choices whose path has lost a link: what goes there is chosen for anew. mu must be held.
+// void ends choices whose path has lost a link: what goes there is chosen for anew. mu must be
+// held.
 func (a *Balancer[K]) void(r *reading[K]) {
 	for k, c := range a.chosen {
 		for _, e := range c.ways {

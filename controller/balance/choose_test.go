@@ -13,8 +13,8 @@ import (
 // detour is the way from datapath 1 to 3 that is not the shortest.
 var detour = steer.Ways{1: edge(1, 4), 4: edge(4, 3)}
 
-// carrying is the reading of a period in which datapath 1 sends so much to destinations, by the ways
-// that the field has been given.
+// carrying is the reading of a period in which datapath 1 sends so much to destinations, by the
+// ways that the field has been given.
 func (f *field) carrying(a *Balancer[string], rates map[string]float64) *reading[string] {
 	f.rate = map[steer.Edge]float64{}
 	carried := map[uint64]map[string]float64{1: {}, 2: {}, 4: {}}

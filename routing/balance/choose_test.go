@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// figure18 is the network of the paper's figure 18 as experiments have it: two ways from router 0 to
-// router 3, over 1, and over 2 and 4; hosts C1 and C2 (5, 6) at router 0, C3 and C4 (7, 8) at router
-// 3. C1 sends to C3, and C2 to C4, as much as there is room for.
+// figure18 is the network of the paper's figure 18 as experiments have it: two ways from router 0
+// to router 3, over 1, and over 2 and 4; hosts C1 and C2 (5, 6) at router 0, C3 and C4 (7, 8) at
+// router 3. C1 sends to C3, and C2 to C4, as much as there is room for.
 func figure18() *fluid {
 	f := &fluid{Network: &Network{Entries: slices.Repeat([]int{10}, 9)}}
 	join := func(a, b int32, bandwidth float64) {
@@ -54,7 +54,8 @@ func (f *fluid) choosing(second int, rule func() []Move) (late int) {
 
 // Proves that paths chosen again and again by loads with the traffic's own, as the paper can be
 // read, never come to rest: one flow alone moves at every step, and two that fill the short way
-// move together, so that one way is always idle. By our rule one flow stays, of two one moves, once.
+// move together, so that one way is always idle. By our rule one flow stays, of two one moves,
+// once.
 func TestAlwaysOscillates(t *testing.T) {
 	for name, c := range map[string]struct {
 		second       int // the step at which C2 begins

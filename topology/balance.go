@@ -27,6 +27,9 @@ type Balance struct {
 	// Per is the unit of traffic that takes one path.
 	Per BalancePer `json:"per,omitempty"`
 
+	// Choose is when a path is chosen.
+	Choose BalanceChoose `json:"choose,omitempty"`
+
 	// Largest divides what a link carries by the bandwidth of the largest link: the other reading
 	// of equation 2.
 	Largest bool `json:"largest,omitempty"`
@@ -51,6 +54,20 @@ const (
 	PerPrefix BalancePer = "prefix" // all that goes to a subnet; the default
 	PerFlow   BalancePer = "flow"   // each TCP connection, and UDP traffic between two ports
 	PerPart   BalancePer = "part"   // connections to a subnet whose ports have certain bits in common
+)
+
+// BalanceChoose is when BalanceLoad chooses a path.
+type BalanceChoose string
+
+const (
+	// Another one when links of the path are busy with other traffic, and it is of use; the
+	// default.
+	ChooseBusy BalanceChoose = "busy"
+
+	// The two readings of paper 2, whose algorithm 1 is the path whose links are loaded least: when
+	// traffic begins, and never again; or every period, by loads of which its own is a part.
+	ChooseOnce   BalanceChoose = "once"
+	ChooseAlways BalanceChoose = "always"
 )
 
 // Limits on a period: the controller's own readings are a second apart, and longer periods do not
@@ -92,6 +109,7 @@ func (b *Balance) String() string {
 	}
 	add("period", b.Period.String(), b.Period != 0)
 	add("per", string(b.Per), b.Per != "")
+	add("choose", string(b.Choose), b.Choose != "")
 	add("moves", strconv.Itoa(b.Moves), b.Moves != 0)
 	add("largest", "true", b.Largest)
 	if len(words) == 1 {
@@ -111,10 +129,19 @@ func (v *validator) balance() {
 		bad("choose ecmp, off or load", "nothing is spread by %q", b.By)
 	}
 	if (Balance{By: b.By}) != *b && b.By != BalanceLoad {
-		bad("add by: load, or leave them out", "k1, k2, period, hysteresis, per, moves and largest belong to by: load")
+		bad("add by: load, or leave them out", "k1, k2, period, hysteresis, per, choose, moves and largest belong to by: load")
 	}
 	if b.Per != "" && b.Per != PerPrefix && b.Per != PerPart && b.Per != PerFlow {
 		bad("choose prefix, part or flow", "nothing is balanced per %q", b.Per)
+	}
+	switch b.Choose {
+	case "", ChooseBusy:
+	case ChooseOnce, ChooseAlways:
+		if b.Hysteresis != nil || b.Moves != 0 {
+			bad("leave them out, or choose: busy", "with choose: %s there is neither a hysteresis nor a limit of moves", b.Choose)
+		}
+	default:
+		bad("choose busy, once or always", "no path is chosen %q", b.Choose)
 	}
 	one := func(name string, f *Fraction) {
 		if f != nil && (*f < 0 || *f > 1) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -67,7 +68,8 @@ func command(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 }
 
 // onMachine runs a shell command here, with TRIVET_LAB set to the lab's name, so that trivet finds
-// it. When ctx ends it is killed, with all it has started.
+// it; where PATH has no trivet that is the one beside this program. When ctx ends it is killed,
+// with all it has started.
 func onMachine(ctx context.Context, script, lab string) ([]byte, error) {
 	var out, errOut bytes.Buffer
 	cmd, release, err := leashed(ctx, []string{"/bin/sh", "-c", script})
@@ -77,6 +79,10 @@ func onMachine(ctx context.Context, script, lab string) ([]byte, error) {
 	defer release()
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.Env = append(os.Environ(), "TRIVET_LAB="+lab)
+	if exe, err := os.Executable(); err == nil {
+		path := append(filepath.SplitList(os.Getenv("PATH")), filepath.Dir(exe))
+		cmd.Env = append(cmd.Env, "PATH="+strings.Join(path, string(os.PathListSeparator)))
+	}
 	err = cmd.Run()
 	if said := strings.TrimSpace(errOut.String()); err != nil && said != "" {
 		err = fmt.Errorf("%w: %s", err, said)

@@ -156,6 +156,16 @@ func TestLevelsWithout(t *testing.T) {
 	if _, given := p.Cells[0].Lab.Options["on"]; given || p.Cells[1].Lab.Options["on"] != "rack.yaml" {
 		t.Errorf("%v, %v", p.Cells[0].Lab.Options, p.Cells[1].Lab.Options)
 	}
+	of := mustPlan(t, `
+topology: {defaults: {link: {bandwidth: "${link.rate}", delay: "${link.delay}"}}, nodes: {h1: host, h2: host}, links: [h1 -- h2]}
+factors: {link: {slow: {delay: 1ms, rate: 5mbit}, fast: {delay: 1ms}}}
+probes: [up_down]
+`).Cells
+	for i, want := range []bool{true, false} {
+		if got := strings.Contains(string(of[i].Lab.Topology), "bandwidth"); got != want {
+			t.Errorf("%s: %s", of[i].ID, of[i].Lab.Topology)
+		}
+	}
 	for text, want := range map[string]string{
 		"lab: {on: 'lists/${place.on}'}\nprobes: [up_down]\n": "x.yaml:3:11  ${place.on}: laptop has no such value",
 		"probes: [iperf3: {from: h1, to: '${place.on}'}]\n":   "x.yaml:3:33  ${place.on}: laptop has no such value",

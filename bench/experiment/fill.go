@@ -126,7 +126,8 @@ func (x *expander) value(v *yamlfile.Value, word string) (any, bool) {
 }
 
 // plain returns a value as encoding/json would decode it, with its variables replaced. A text that
-// consists of one variable becomes that variable's value, such as a number.
+// consists of one variable becomes that variable's value, such as a number; a key whose variable
+// the level does not give a value is left out.
 func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	if !x.spend(v) || depth > 64 {
 		return nil
@@ -153,6 +154,11 @@ func (x *expander) plain(v *yamlfile.Value, depth int) any {
 	case yamlfile.Mapping:
 		out := make(map[string]any, len(v.Pairs))
 		for _, p := range v.Pairs {
+			if m := alone(p.Value); m != "" {
+				if value, _ := x.value(p.Value, m); isWithout(value) {
+					continue
+				}
+			}
 			out[x.text(p.Key)] = x.plain(p.Value, depth+1)
 		}
 		return out

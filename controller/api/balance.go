@@ -21,10 +21,11 @@ import (
 // Balance describes the load of links between routing nodes and between switches, and the traffic
 // that has been moved because of it.
 type Balance struct {
-	On    bool        `json:"on" doc:"Whether traffic is moved off busy links: balance: load in the topology"`
-	Moves int         `json:"moves" doc:"How often traffic was moved since the controller's start"`
-	Links []RouteLink `json:"links" doc:"Each direction, the highest load first"`
-	Moved []MovedPath `json:"moved"`
+	On     bool        `json:"on" doc:"Whether traffic is moved off busy links: balance: load in the topology"`
+	Choose string      `json:"choose" doc:"When paths are chosen: busy, once or always"`
+	Moves  int         `json:"moves" doc:"How often traffic was moved since the controller's start"`
+	Links  []RouteLink `json:"links" doc:"Each direction, the highest load first"`
+	Moved  []MovedPath `json:"moved"`
 }
 
 // RouteLink is a direction of a link between two routing nodes or two switches.
@@ -129,7 +130,8 @@ func (s *Server) balanced() (*view, error) {
 }
 
 func (v *view) balance() Balance {
-	out := Balance{On: v.c.Balance.On(), Moves: v.c.Balance.Moves(), Links: v.routeLinks(v.c.Balance.Links()),
+	b := v.c.Balance
+	out := Balance{On: b.On(), Choose: string(b.Chooses()), Moves: b.Moves(), Links: v.routeLinks(b.Links()),
 		Moved: v.moved()}
 	if hosts := v.c.Balance.Hosts; hosts != nil {
 		out.Moves += hosts.Moves()

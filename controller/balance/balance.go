@@ -28,8 +28,9 @@ import (
 
 // Config says what the app does.
 type Config struct {
-	On  bool                // false: it moves nothing, and only answers queries
-	Per topology.BalancePer // which part of a destination's traffic takes one path
+	On     bool                   // false: it moves nothing, and only answers queries
+	Per    topology.BalancePer    // which part of a destination's traffic takes one path
+	Choose topology.BalanceChoose // when a path is chosen
 	engine.Options
 	Period time.Duration
 
@@ -73,6 +74,7 @@ type Balancer[K comparable] struct {
 	rests  engine.Rests[K]
 
 	divided map[K]*division[K]
+	chosen  map[K]*choice // with choose: once
 }
 
 // meter is the part of monitor that is used.
@@ -117,7 +119,7 @@ func newBalancer[K comparable](kind string, g steer.Domain[K], compare func(a, b
 	c Config) *Balancer[K] {
 	a := &Balancer[K]{kind: kind, domain: g, compare: compare, monitor: m, config: c, wake: make(chan struct{}, 1),
 		finding: make(chan struct{}, 1),
-		moved:   map[K]*Moved[K]{}, divided: map[K]*division[K]{}}
+		moved:   map[K]*Moved[K]{}, divided: map[K]*division[K]{}, chosen: map[K]*choice{}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
@@ -167,6 +169,10 @@ func (a *Balancer[K]) configure(c Config) {
 	a.config = c
 	a.turn++
 	gone := 0
+	if !c.On || c.Choose != was.Choose {
+		clear(a.chosen)
+		a.rests = engine.Rests[K]{}
+	}
 	if !c.On || c.Per != was.Per {
 		for p := range a.divided {
 			a.unite(p)
@@ -245,8 +251,12 @@ func (a *Balancer[K]) step(c Config, turn int, r *reading[K]) {
 	}
 	a.rests.Tidy(now, c.Period)
 	ended := a.prune(r)
+	a.void(r)
 	if r.complete {
 		ended = a.hear(r) || ended
+		if c.literal() {
+			ended = a.endChoices(r) || ended
+		}
 	}
 	divided := a.divide(c, r, large)
 	var list []K
@@ -274,21 +284,34 @@ func (a *Balancer[K]) move(c Config, turn int, r *reading[K], list []K, now time
 	a.look(r, list)
 	var demands []engine.Demand
 	var of []K
+	a.mu.Lock()
+	kept := map[K][]bool{}
+	for _, p := range list {
+		kept[p] = a.kept(r, p)
+	}
+	a.mu.Unlock()
 	for _, p := range list {
 		if d, ok := a.demand(r, p); ok {
+			d.Kept = kept[p]
 			demands, of = append(demands, d), append(of, p)
 		}
 	}
-	moves := engine.Step(r.network, demands, c.Options)
+	moves := c.choose(r.network, demands)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if turn != a.turn {
 		return nil
 	}
 	for _, m := range moves {
+		p := of[m.Demand]
+		if c.Choose == topology.ChooseOnce && !a.keep(r, p, m.Path) {
+			continue
+		}
 		a.moves++
-		a.rests.Moved(of[m.Demand], now, c.Period)
-		lines = append(lines, a.take(c, r, of[m.Demand], m))
+		if !c.literal() {
+			a.rests.Moved(p, now, c.Period)
+		}
+		lines = append(lines, a.take(c, r, p, m))
 	}
 	return lines
 }
@@ -304,7 +327,7 @@ func (a *Balancer[K]) candidates(c Config, r *reading[K], now time.Time) (out []
 	most := map[K]float64{}
 	for dpid := range r.busy(c) {
 		for k, rate := range r.carried[dpid] {
-			if rate > most[k] && a.moved[k] == nil && !stays(k) {
+			if rate > most[k] && a.moved[k] == nil && !stays(k) && !a.isKept(k, dpid) {
 				most[k] = rate
 			}
 		}
@@ -334,13 +357,15 @@ func (a *Balancer[K]) isAway(m *Moved[K]) bool {
 
 // isUnsure reports whether a datapath on a moved destination's path is disconnected, or its traffic
 // is unknown.
-func (a *Balancer[K]) isUnsure(r *reading[K], m *Moved[K]) bool {
-	for dpid := range m.ways {
-		if r.unheard[dpid] {
+func (a *Balancer[K]) isUnsure(r *reading[K], m *Moved[K]) bool { return a.isUnheard(r, m.ways) }
+
+func (a *Balancer[K]) isUnheard(r *reading[K], ways steer.Ways) bool {
+	for dpid := range ways {
+		if r.unheard[dpid] || a.switches(dpid) == nil {
 			return true
 		}
 	}
-	return a.isAway(m)
+	return false
 }
 
 // hear records which moved destinations have no traffic. A part without traffic has ended: that it
@@ -416,6 +441,7 @@ func (a *Balancer[K]) prune(r *reading[K]) (dropped bool) {
 		for dpid, e := range m.ways {
 			if d == nil || d.Next[dpid] != e {
 				delete(m.ways, dpid)
+				delete(a.chosen, p)
 				a.rests.Forget(p)
 				dropped = true
 			}
@@ -444,9 +470,23 @@ func (a *Balancer[K]) take(c Config, r *reading[K], p K, m engine.Move) slog.Att
 		moved.ways[e.From] = e
 		path.Edges = append(path.Edges, e)
 	}
+	if r.isHome(p, moved.ways) {
+		delete(a.moved, p)
+		return slog.Group("", "to", p, "by", "its shortest path again")
+	}
 	path.Routers = routersOf(path.Edges)
 	moved.add(path)
 	return slog.Group("", "to", p, "by", c.names(path.Routers), "why", path.Why)
+}
+
+// isHome reports whether ways to a destination are those of its shortest paths.
+func (r *reading[K]) isHome(k K, ways steer.Ways) bool {
+	for dpid, e := range ways {
+		if r.to[k].Home[dpid] != e {
+			return false
+		}
+	}
+	return true
 }
 
 // routersOf lists the datapaths along a path.

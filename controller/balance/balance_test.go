@@ -231,7 +231,6 @@ func (f *field) busy(a *Balancer[string], big, small string) *reading[string] {
 // datapath that is not connected, or of whose links nothing is known, though they look idle; and
 // that what is led over one that is not connected stays, until it is, be the way home idle or not.
 func TestAwayAndUnknown(t *testing.T) {
-	detour := steer.Ways{1: edge(1, 4), 4: edge(4, 3)}
 	for name, c := range map[string]struct {
 		change func(f *field)
 		moves  bool

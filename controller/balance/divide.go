@@ -118,6 +118,7 @@ func (a *Balancer[K]) unite(k K) {
 		return
 	}
 	delete(a.divided, k)
+	a.forgetChoices(k)
 	for p := range a.moved {
 		if p != k && a.domain.Whole(p) == k {
 			delete(a.moved, p)

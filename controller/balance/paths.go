@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller/steer"
+	"trivet.dev/trivet/topology"
 )
 
 // Option is a possible path, with its current load.
@@ -244,6 +246,13 @@ func (a *Balancer[K]) On() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.config.On
+}
+
+// Chooses says when paths are chosen.
+func (a *Balancer[K]) Chooses() topology.BalanceChoose {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return cmp.Or(a.config.Choose, topology.ChooseBusy)
 }
 
 // Moves returns how often traffic was moved since the app started.

@@ -11,6 +11,7 @@ import (
 	"trivet.dev/trivet/controller/steer"
 	"trivet.dev/trivet/openflow"
 	engine "trivet.dev/trivet/routing/balance"
+	"trivet.dev/trivet/topology"
 )
 
 // reading is the traffic in the network, and the counters from which the next reading is computed.
@@ -79,7 +80,7 @@ func (a *Balancer[K]) read(c Config, before *reading[K]) *reading[K] {
 	r := a.survey(c)
 	r.complete = true
 	a.mu.Lock()
-	moved := len(a.moved) + len(a.divided)
+	moved := len(a.moved) + len(a.divided) + len(a.chosen)
 	a.mu.Unlock()
 	if moved > 0 || len(r.busy(c)) > 0 {
 		a.ask(c, r, before)
@@ -201,9 +202,12 @@ func (r *reading[K]) sent(k K) (most float64) {
 
 // why describes what a move avoids.
 func (r *reading[K]) why(c Config, m engine.Move) string {
-	e := r.order[m.Busy]
-	return fmt.Sprintf("%s–%s: %.0f %% used by others; load of the path %.2f instead of %.2f", c.name(e.From),
-		c.name(e.To), 100*m.Used, m.Will, m.Was)
+	e, by := r.order[m.Busy], " by others"
+	if c.Choose == topology.ChooseAlways { // its own traffic counts
+		by = ""
+	}
+	return fmt.Sprintf("%s–%s: %.0f %% used%s; load of the path %.2f instead of %.2f", c.name(e.From),
+		c.name(e.To), 100*m.Used, by, m.Will, m.Was)
 }
 
 // name returns a datapath's name.

@@ -56,7 +56,10 @@ func configOf(f apps.Facilities) Config {
 	set(&c.K1, b.K1)
 	set(&c.K2, b.K2)
 	set(&c.Hysteresis, b.Hysteresis)
-	c.ByLargest, c.Per = b.Largest, b.Per
+	c.ByLargest, c.Per, c.Choose = b.Largest, b.Per, b.Choose
+	if c.literal() {
+		c.Hysteresis = 0
+	}
 	c.Moves = cmp.Or(b.Moves, c.Moves)
 	c.Period = cmp.Or(time.Duration(b.Period), c.Period)
 	return c

@@ -114,6 +114,9 @@ func (a *app) listPaths(ctx context.Context, c *api.Client, from, to string, k i
 	return nil
 }
 
+// chosenWhen says when paths are chosen, where not when they are busy.
+var chosenWhen = map[string]string{"once": "when traffic begins, and stay", "always": "every period, by all traffic"}
+
 func (a *app) listLoads(ctx context.Context, c *api.Client, most int) error {
 	b, err := c.Balance(ctx)
 	if err != nil {
@@ -124,6 +127,9 @@ func (a *app) listLoads(ctx context.Context, c *api.Client, most int) error {
 	}
 	if !b.On {
 		a.say("traffic is not moved off busy links: balance: load in the topology does that")
+	}
+	if how := chosenWhen[b.Choose]; b.On && how != "" {
+		a.say("paths are chosen by load %s (choose: %s)", how, b.Choose)
 	}
 	rows := [][]string{{"FROM", "TO", "USED", "BANDWIDTH", "LOAD"}}
 	for _, l := range b.Links[:min(len(b.Links), max(0, most))] {

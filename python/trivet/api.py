@@ -55,6 +55,7 @@ class Backlog(TypedDict):
 
 class Balance(TypedDict):
     by: NotRequired[str]
+    choose: NotRequired[str]
     hysteresis: NotRequired[float]
     k1: NotRequired[float]
     k2: NotRequired[float]
@@ -133,6 +134,7 @@ class ConfigFile(TypedDict):
 
 
 class ControllerBalance(TypedDict):
+    choose: str  #: When paths are chosen: busy, once or always
     links: Optional[List[ControllerRouteLink]]  #: Each direction, the highest load first
     moved: Optional[List[ControllerMovedPath]]
     moves: int  #: How often traffic was moved since the controller's start

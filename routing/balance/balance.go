@@ -39,6 +39,7 @@ type Demand struct {
 	Next []int32   // by router: the link to the next hop
 	Home []int32   // the same without any moves
 	Rate []float64 // by router: what it sends to the destination, bit/s; unused for Ends
+	Kept []bool    // by router: its next hop stays (see Choose); nil: none does
 }
 
 // Move is a new path for traffic to a destination, from a router and from all others on the path.

@@ -3,9 +3,10 @@
 // links and the traffic to destinations, Step returns which traffic is to take which other path;
 // the caller measures, and installs the paths.
 //
-// The paper computes each path with Dijkstra's algorithm on the loads of links. That alone
-// oscillates: traffic moves to an idle link, loads it, and moves back. Here traffic disregards its
-// own load: what counts for it is the load by others (see Step).
+// The paper computes each path with Dijkstra's algorithm on the loads of links. That alone, done
+// again and again, oscillates: traffic moves to an idle link, loads it, and moves back. In Step
+// traffic disregards its own load: what counts for it is the load by others. Choose is the paper's
+// algorithm as it stands.
 package balance
 
 // Model is the evaluation model of a link (equations 1 to 5). The paper's text lacks the formulas:

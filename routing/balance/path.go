@@ -31,7 +31,8 @@ func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int3
 	for i := range s.Links {
 		l := int32(i)
 		x := s.Links[l]
-		if f.next[x.From] == Fixed || !s.hasRoom(f, l, carried) {
+		kept := s.demands[d].keeps(x.From) && f.next[x.From] != l
+		if f.next[x.From] == Fixed || kept || !s.hasRoom(f, l, carried) {
 			continue
 		}
 		g.edges = append(g.edges, spf.Edge{From: x.To, To: x.From,

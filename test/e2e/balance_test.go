@@ -128,6 +128,72 @@ func TestBalance(t *testing.T) {
 	}
 }
 
+// TestBalanceChoose proves of paths that are chosen as paper 2 can be read, on each datapath that
+// routing nodes have: with choose: once, what begins beside a full path takes the longer one, which
+// is idle, and stays there when the shortest is idle, until it ends; trivet says so, also of a lab
+// that was resumed. With choose: always, which apply sets, a flow alone moves again and again, and
+// when apply sets neither it comes to rest.
+func TestBalanceChoose(t *testing.T) {
+	t.Parallel()
+	example, err := os.ReadFile(example("balance.yaml"))
+	must(t, err)
+	for _, datapath := range []string{"embedded", "ovs"} {
+		t.Run(datapath, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			before := m.snapshot()
+			of := func(choose string) string {
+				text := strings.Replace(string(example), "100mbit", "20mbit", 1)
+				return m.file(choose+".yaml", strings.Replace(text, "balance: load", "balance: {by: load, period: 1s, choose: "+choose+"}", 1))
+			}
+			m.up("--datapath", datapath, of("once"))
+			m.pingAll(12)
+			over := func(host, router string) func() bool {
+				return func() bool { return strings.Contains(m.run("path", "c2", host).out, "r1 → "+router+" →") }
+			}
+			type state struct {
+				Moves  int
+				Choose string
+			}
+			endFirst := m.sends("c1", "c3")
+			time.Sleep(4 * time.Second) // longer than it takes to choose
+			if !over("c3", "r2")() {
+				t.Error("what begins in an idle network does not take the shortest path: ", m.ok("balance"))
+			}
+			endSecond := m.sends("c2", "c4")
+			eventually(t, "what begins beside a full path takes the idle one", over("c4", "r3"))
+			contains(t, m.ok("balance"), "paths are chosen by load when traffic begins, and stay (choose: once)", "r1, r3, r5, r4", "used by others")
+			endFirst()
+			first := jsonOf[state](m, "balance")
+			time.Sleep(6 * time.Second)
+			if got := jsonOf[state](m, "balance"); !over("c4", "r3")() || got != first {
+				t.Errorf("it has moved, when the shortest path was idle: %v, %v", first, got)
+			}
+			m.killDaemon()
+			m.ok("resume")
+			if got := jsonOf[state](m, "balance"); got.Choose != "once" {
+				t.Errorf("after resume paths are chosen %q", got.Choose)
+			}
+			endSecond()
+			eventually(t, "it takes the shortest path when it has ended", over("c4", "r2"))
+
+			m.ok("apply", "--datapath", datapath, of("always"))
+			contains(t, m.ok("balance"), "paths are chosen by load every period, by all traffic (choose: always)")
+			endFirst = m.sends("c1", "c3")
+			eventually(t, "a flow alone moves again and again", func() bool { return jsonOf[state](m, "balance").Moves >= first.Moves+5 })
+			m.ok("apply", "--datapath", datapath, of("busy"))
+			eventually(t, "it comes to rest", func() bool {
+				first := jsonOf[state](m, "balance")
+				time.Sleep(6 * time.Second)
+				return jsonOf[state](m, "balance") == first
+			})
+			endFirst()
+			contains(t, m.ok("down"), "nothing left")
+			m.unchanged(before)
+		})
+	}
+}
+
 // TestSwitchPaths proves of balance: load between switches, on each datapath, that hosts reach each
 // other over links outside the spanning tree; that no packet is lost or comes twice when that is
 // turned on and off by apply, nor when the daemon dies and is resumed; that a link that fails is

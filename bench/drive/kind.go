@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 
@@ -25,10 +26,12 @@ type bed struct {
 	options  experiment.Options // the probe's, checked
 
 	name     string // of the lab
+	dir      string // of the experiment, from the root
 	nodes    nodes
-	began    time.Time // from which the times of the schedule count
-	looking  func()    // to be called, by kinds that look at the others of their group, once they do
-	alone    bool      // no other probe runs at the same time, and nothing happens meanwhile
+	began    time.Time                                 // from which the times of the schedule count
+	looking  func()                                    // to be called, by kinds that look at the others of their group, once they do
+	alone    bool                                      // no other probe runs at the same time, and nothing happens meanwhile
+	drops    func() ([]environment.DropCounter, error) // what was dropped in the lab so far
 	fresh    func(context.Context) (up, down time.Duration, err error)
 	captures string                      // the directory for recorded packets; "": there is none
 	south    func() (*southbound, error) // listens to connections to controllers; see instance.listen
@@ -63,6 +66,7 @@ type kind struct {
 
 	chief   []string // the metrics that are shown of a probe that has many; nil: all
 	tools   []string // programs of others that it runs
+	fills   bool     // it sends more than a network carries: that packets are dropped then is what it looks for
 	own     bool     // it asks Trivet's own lab, bed.lab; the others need no more than its nodes
 	listens bool     // to the connections of controllers, bed.south
 	here    bool     // it counts what this machine does, which is all of it only where the whole lab is here

@@ -25,8 +25,8 @@ const (
 	shareAbove = 1.1
 )
 
-// Shares of its rate that a sender must have sent: what became of less than heldRate says nothing of
-// that rate, and of less than evenRate not as much as it should.
+// Shares of its rate that a sender must have sent: what became of less than heldRate says nothing
+// of that rate, and of less than evenRate not as much as it should.
 const (
 	heldRate = 0.9
 	evenRate = 0.99
@@ -39,7 +39,8 @@ func init() {
 		Options: []experiment.Option{fromNode, toNode,
 			{Name: "with", Type: experiment.Text,
 				Doc: "Others that send at the same time and rate: c2 to d2, c3 to d3."},
-			{Name: "loss", Type: experiment.Share, Default: "0.1%", Doc: "The most that may be lost, of all that is sent."},
+			{Name: "loss", Type: experiment.Share, Default: "0.1%",
+				Doc: "The most that may be lost, of all that is sent."},
 			atLeast(by(payload, "64"), leastStamped),
 			by(sendTime, "1s"),
 			{Name: "least", Type: experiment.Number, Default: "1000", Least: 1,
@@ -51,8 +52,8 @@ func init() {
 			useIPv6},
 		Check:    checkCapacity,
 		Estimate: searching,
-		Metrics: []experiment.Metric{metric("capacity", "packets/s"), metric("loss_below", "1"), metric("loss_above", "1"),
-			metric("dropped_at", "packets", "at")},
+		Metrics: []experiment.Metric{metric("capacity", "packets/s"), metric("loss_below", "1"),
+			metric("loss_above", "1"), metric("dropped_at", "packets", "at")},
 	}, order: 42, chief: []string{"capacity", "loss_below", "loss_above"}, fills: true, run: capacity,
 		fits: fitsSenders})
 }
@@ -154,8 +155,8 @@ func (t trial) outcome(loss float64) outcome {
 	return isCarried
 }
 
-// rateSearch looks for the highest rate that is carried (RFC 2544, section 26.1), between two rates in
-// packets/s, until what is carried and what is not are no further apart than a share.
+// rateSearch looks for the highest rate that is carried (RFC 2544, section 26.1), between two rates
+// in packets/s, until what is carried and what is not are no further apart than a share.
 type rateSearch struct {
 	least, most, within float64
 	try                 func(rate float64) (outcome, error)
@@ -212,8 +213,8 @@ func (s rateSearch) twice(rate float64) (o outcome, err error) {
 }
 
 // capacity finds the highest rate that was sent, of all senders together, of which no more than a
-// share is lost (capacity, in packets/s), and what is lost at 90 % (loss_below) and at 110 % of it (loss_above),
-// with where it was dropped then (dropped_at).
+// share is lost (capacity, in packets/s), and what is lost at 90 % (loss_below) and at 110 % of it
+// (loss_above), with where it was dropped then (dropped_at).
 func capacity(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	all, err := sendersOf(b.options)
 	if err != nil {
@@ -283,8 +284,8 @@ func sure(above outcome, best, beyond trial, alone bool) (out []environment.Reas
 		add(environment.Doubtful, "the network carries %.0f packets/s or more: "+
 			"above that senders and receivers were the limit, not the network", best.SentRate)
 	case above == isCarried:
-		add(environment.Doubtful, "the network carries %.0f packets/s or more: nothing above that was tried (write a higher most)",
-			best.SentRate)
+		add(environment.Doubtful, "the network carries %.0f packets/s or more: "+
+			"nothing above that was tried (write a higher most)", best.SentRate)
 	}
 	for _, one := range []trial{best, beyond} {
 		if one.Held < evenRate {
@@ -338,7 +339,8 @@ func (t *trials) sendOne(ctx context.Context, s sendPair, rate float64, with *pa
 	if err != nil {
 		return one, err
 	}
-	stream := packets.Send{To: netip.AddrPortFrom(address, 0), Stream: uint16(rand.Uint32()), Size: t.options.Int("size"),
+	stream := packets.Send{To: netip.AddrPortFrom(address, 0), Stream: uint16(rand.Uint32()),
+		Size: t.options.Int("size"),
 		Rate: rate, Count: max(1, int(rate*t.options.Time("time").Seconds()+0.5)), With: with}
 	sent, got, err := t.instruments.Measure(ctx, s.from, s.to, stream, packets.Receive{Sample: 1}, t.quiet())
 	switch {
@@ -348,5 +350,6 @@ func (t *trials) sendOne(ctx context.Context, s sendPair, rate float64, with *pa
 		return one, errors.New("nothing was told of what was sent")
 	}
 	x := exchange{sent: sent, got: got}
-	return trial{SentRate: sent.Rate(), Sent: sent.Sent, Lost: x.lost(), Dropped: got.Dropped, Held: min(1, sent.Rate()/rate)}, nil
+	return trial{SentRate: sent.Rate(), Sent: sent.Sent, Lost: x.lost(), Dropped: got.Dropped,
+		Held: min(1, sent.Rate()/rate)}, nil
 }

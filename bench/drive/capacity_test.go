@@ -85,9 +85,9 @@ func TestSearchStalls(t *testing.T) {
 	}
 }
 
-// TestTrial proves what a trial says of its rate: that it is carried while no more than the share is
-// lost, that what senders did not send or receivers not take in is not the network's loss, and that
-// what the network lost counts whatever senders did.
+// TestTrial proves what a trial says of its rate: that it is carried while no more than the share
+// is lost, that what senders did not send or receivers not take in is not the network's loss, and
+// that what the network lost counts whatever senders did.
 func TestTrial(t *testing.T) {
 	for _, c := range []struct {
 		trial
@@ -169,7 +169,8 @@ probes:
 			t.Errorf("%s: a link that carries %v packets/s is said to carry %v", name, carries, v["capacity"][0])
 		}
 		if len(o.Reasons) > 0 {
-			t.Skipf("the machine could not send as much: %s", reasonsOf(o.Reasons))
+			t.Logf("%s: the machine could not send as much", name)
+			continue
 		}
 		if v["capacity"][0] < 0.9*carries || v["loss_below"][0] > 0.01 || v["loss_above"][0] <= 0.01 || v["loss_above"][0] > 0.2 {
 			t.Errorf("%s: %v", name, v)

@@ -455,8 +455,8 @@ func TestTraceroute(t *testing.T) {
 	}
 }
 
-// TestCrosses proves that hops are a way's only where each node of it answered in its turn, by any of
-// its addresses, and nobody else.
+// TestCrosses proves that hops are a way's only where each node of it answered in its turn, by any
+// of its addresses, and nobody else.
 func TestCrosses(t *testing.T) {
 	at := func(node string, addresses ...string) (e topology.Endpoint) {
 		e.Node = node

@@ -20,15 +20,16 @@ import (
 const askingDrops = 10 * time.Second
 
 // drops counts what was dropped in a lab so far: at ports and in queues, by the kernel in each
-// node, in delay lines and datapaths. Where things are to happen, and where a probe sends more than a
-// network carries, anything may be dropped. With an error come those that could be read.
+// node, in delay lines and datapaths. Where things are to happen, and where a probe sends more than
+// a network carries, anything may be dropped. With an error come those that could be read.
 func (i *instance) drops() ([]environment.DropCounter, error) {
 	if i.topology == nil {
 		return nil, nil
 	}
 	datapaths, err := i.datapathDrops()
 	out := append(portDrops(i.topology, i.lab.ports()), datapaths...)
-	fills := slices.ContainsFunc(slices.Concat(i.cell.Groups...), func(p experiment.Probe) bool { return kinds[p.Kind].fills })
+	fills := slices.ContainsFunc(slices.Concat(i.cell.Groups...),
+		func(p experiment.Probe) bool { return kinds[p.Kind].fills })
 	if fills || len(i.cell.Schedule) > 0 {
 		for n := range out {
 			out[n].Expected = true

@@ -46,8 +46,8 @@ type madeLab interface {
 func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time,
 	looking func()) (experiment.Measured, error) {
 	k := kinds[p.Kind]
-	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, dir: i.dir, nodes: i.lab, began: began,
-		looking: looking, alone: i.alone(p), drops: i.drops, fresh: i.fresh, south: i.listen}
+	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, dir: i.dir, nodes: i.lab,
+		began: began, looking: looking, alone: i.alone(p), drops: i.drops, fresh: i.fresh, south: i.listen}
 	if own, ok := i.lab.(*ownLab); ok {
 		b.lab, b.captures = own.client, i.driver.Captures
 	} else if k.own {

@@ -28,13 +28,15 @@ type bed struct {
 	name     string // of the lab
 	dir      string // of the experiment, from the root
 	nodes    nodes
-	began    time.Time                                 // from which the times of the schedule count
-	looking  func()                                    // to be called, by kinds that look at the others of their group, once they do
-	alone    bool                                      // no other probe runs at the same time, and nothing happens meanwhile
-	drops    func() ([]environment.DropCounter, error) // what was dropped in the lab so far
+	began    time.Time // from which the times of the schedule count
+	looking  func()    // to be called, by kinds that look at the others of their group, once they do
+	alone    bool      // no other probe runs at the same time, and nothing happens meanwhile
 	fresh    func(context.Context) (up, down time.Duration, err error)
 	captures string                      // the directory for recorded packets; "": there is none
 	south    func() (*southbound, error) // listens to connections to controllers; see instance.listen
+
+	// drops counts what was dropped in the lab so far.
+	drops func() ([]environment.DropCounter, error)
 }
 
 // nodes is what a probe needs of the nodes of a lab, whoever brought them up.

@@ -15,6 +15,7 @@ import (
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/words"
 )
 
 func init() {
@@ -49,14 +50,16 @@ func init() {
 const keptOutput = 16 << 10
 
 // command runs a shell command, in a node or on the machine, and takes numbers from what it prints.
+// TRIVET_EXPERIMENT is the directory of the experiment, so that it finds programs beside it.
 func command(ctx context.Context, b *bed) (o experiment.Measured, err error) {
+	script := "export TRIVET_EXPERIMENT=" + words.Shell(b.dir) + "\n" + b.options.Text("run")
 	var text []byte
 	if node := b.options.Text("node"); node != "" {
 		var out, errOut bytes.Buffer
-		err = b.nodes.command(ctx, node, b.options.Text("run"), &out, &errOut)
+		err = b.nodes.command(ctx, node, script, &out, &errOut)
 		text, err = out.Bytes(), explain(node, "/bin/sh", err, errOut.String())
 	} else {
-		text, err = onMachine(ctx, b.options.Text("run"), b.name)
+		text, err = onMachine(ctx, script, b.name)
 	}
 	o.Details, _ = json.Marshal(map[string]string{"output": string(text[:min(len(text), keptOutput)])})
 	values, wrong := numbers(b.options, text)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,8 @@ probes:
   - traceroute: {from: h1, to: h2}
   - up_down
   - command: {name: words, node: h1, run: "echo took 1.5 s; echo took 2 s", metric: wait, unit: s, match: "took ([0-9.]+) s"}
+  - command: {name: here, run: 'cd "$$TRIVET_EXPERIMENT" && pwd | grep -c TestProbes', metric: found, unit: "1", match: "([0-9]+)"}
+  - command: {name: in a node, node: h1, run: 'cd "$$TRIVET_EXPERIMENT" && pwd | grep -c TestProbes', metric: found, unit: "1", match: "([0-9]+)"}
   - command: {name: json, run: 'echo "{\"a\": [{\"b\": 3}, {\"b\": 4}]}"', metric: b, unit: "1", path: a.1.b}
 `
 
@@ -96,6 +99,11 @@ func TestProbes(t *testing.T) {
 			}
 			if _, v = run(t, i, probes["json"]); !slices.Equal(v["b"], []float64{4}) {
 				t.Errorf("json: %v", v)
+			}
+			for _, name := range []string{"here", "in a node"} {
+				if _, v = run(t, i, probes[name]); !slices.Equal(v["found"], []float64{1}) {
+					t.Errorf("%s: the experiment's directory: %v", name, v)
+				}
 			}
 			watch(t, i.Watch())
 		})
@@ -444,6 +452,69 @@ func TestTraceroute(t *testing.T) {
 	hops := readTraceroute("traceroute to 10.0.3.2 (10.0.3.2), 30 hops max, 60 byte packets\n 1  10.0.1.1  0.500 ms  0.250 ms *\n 2  * * *\n10  10.0.3.9  1 ms 10.0.3.2  2 ms  3 ms\n")
 	if len(hops) != 3 || hops[0].address.String() != "10.0.1.1" || !slices.Equal(hops[0].rtt, []float64{0.0005, 0.00025}) || hops[1].address.IsValid() || hops[1].number != 2 || hops[2].number != 10 || len(hops[2].rtt) != 3 {
 		t.Errorf("%+v", hops)
+	}
+}
+
+// TestCrosses proves that hops are a way's only where each node of it answered in its turn, by any
+// of its addresses, and nobody else.
+func TestCrosses(t *testing.T) {
+	at := func(node string, addresses ...string) (e topology.Endpoint) {
+		e.Node = node
+		for _, a := range addresses {
+			e.Addresses = append(e.Addresses, netip.MustParsePrefix(a))
+		}
+		return e
+	}
+	net := &topology.Topology{
+		Nodes: []*topology.Node{{Name: "r2", Loopback: []netip.Prefix{netip.MustParsePrefix("10.9.9.9/32")}}},
+		Links: []*topology.Link{{Ends: [2]topology.Endpoint{at("h1", "10.0.1.2/24"), at("r1", "10.0.1.1/24")}},
+			{Ends: [2]topology.Endpoint{at("r1", "10.0.2.1/24"), at("r2", "10.0.2.2/24")}},
+			{Ends: [2]topology.Endpoint{at("r2", "10.0.3.1/24"), at("h2", "10.0.3.2/24")}}},
+	}
+	for way, lines := range map[string]map[string]bool{
+		"r1 r2 h2": {"10.0.1.1 10.0.2.2 10.0.3.2": true, "10.0.2.1 10.9.9.9 10.0.3.2": true, "10.0.2.2 10.0.1.1 10.0.3.2": false,
+			"10.0.1.1 * 10.0.3.2": false, "10.0.1.1 10.0.3.2": false, "10.0.1.1 10.0.2.2 10.0.2.2 10.0.3.2": false, "10.0.1.1 10.0.2.3 10.0.3.2": false},
+		"h2": {"10.0.3.2": true, "10.0.1.1": false},
+	} {
+		for line, want := range lines {
+			var hops []tracedHop
+			for i, word := range strings.Fields(line) {
+				a, _ := netip.ParseAddr(word)
+				hops = append(hops, tracedHop{number: i + 1, address: a})
+			}
+			if got := crosses(net, hops, strings.Fields(way)); got != want {
+				t.Errorf("%s by %s: %v", way, line, got)
+			}
+		}
+	}
+	if err := fitsWay(net, experiment.Options{"way": "r2, r1", "from": "h1", "to": "h2"}); err == nil || !strings.Contains(err.Error(), "no node r1") {
+		t.Errorf("a way over a node that there is not: %v", err) // r1 is in no list of nodes here
+	}
+}
+
+// TestWay proves on a lab that the way of a traceroute is held against the one that was asked for,
+// and that without one nothing is said of it.
+func TestWay(t *testing.T) {
+	needs(t, "traceroute")
+	i, probes := bring(t, `
+topology:
+  nodes: {'h[1-2]': host, 'r[1-3]': router}
+  links: [h1 -- r1 -- r2 -- r3 -- h2]
+lab: {datapath: kernel, controller: none}
+probes:
+  - traceroute: {name: right, from: h1, to: h2, way: "r1, r2, r3"}
+  - traceroute: {name: wrong, from: h1, to: h2, way: "r1 r3 r2"}
+  - traceroute: {name: silent, from: h1, to: h2}
+`)
+	for name, want := range map[string][]float64{"right": {1}, "wrong": {0}, "silent": nil} {
+		_, v := run(t, i, probes[name])
+		for try := 0; v["hops h1 h2"][0] != 4 && try < 10; try++ { // a kernel answers a burst of six, then one a second
+			time.Sleep(3 * time.Second)
+			_, v = run(t, i, probes[name])
+		}
+		if !slices.Equal(v["way h1 h2"], want) || v["hops h1 h2"][0] != 4 {
+			t.Errorf("%s: %v", name, v)
+		}
 	}
 }
 

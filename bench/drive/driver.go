@@ -256,7 +256,11 @@ func (d *Driver) up(ctx context.Context, cell *experiment.Cell) (*instance, erro
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{driver: d, cell: cell, topology: t, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
+	dir, err := filepath.Abs(d.Dir)
+	if err != nil {
+		return nil, err
+	}
+	i := &instance{driver: d, cell: cell, topology: t, dir: dir, name: fmt.Sprintf("%s-%d", d.Prefix, d.count.Add(1))}
 	if cell.Lab.Options["target"] == onMininet {
 		i.lab, err = startMininet(ctx, i.name, t, func(namespace string) {
 			i.listenEarly(ctx, []spot{{namespace: namespace, address: mininetController}})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/datapath/ovs"
 	"trivet.dev/trivet/measure/counters"
 	"trivet.dev/trivet/measure/environment"
@@ -19,15 +20,17 @@ import (
 const askingDrops = 10 * time.Second
 
 // drops counts what was dropped in a lab so far: at ports and in queues, by the kernel in each
-// node, in delay lines and datapaths. Where things are to happen, anything may be dropped. With an
-// error come those that could be read.
+// node, in delay lines and datapaths. Where things are to happen, and where a probe sends more than
+// a network carries, anything may be dropped. With an error come those that could be read.
 func (i *instance) drops() ([]environment.DropCounter, error) {
 	if i.topology == nil {
 		return nil, nil
 	}
 	datapaths, err := i.datapathDrops()
 	out := append(portDrops(i.topology, i.lab.ports()), datapaths...)
-	if len(i.cell.Schedule) > 0 {
+	fills := slices.ContainsFunc(slices.Concat(i.cell.Groups...),
+		func(p experiment.Probe) bool { return kinds[p.Kind].fills })
+	if fills || len(i.cell.Schedule) > 0 {
 		for n := range out {
 			out[n].Expected = true
 		}

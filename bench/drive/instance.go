@@ -25,6 +25,7 @@ type instance struct {
 	cell     *experiment.Cell
 	topology *topology.Topology
 	name     string
+	dir      string // of the experiment, from the root
 	lab      madeLab
 	doubts   []environment.Reason         // what the lab does not hold of its topology
 	restore  func() error                 // undoes what was tuned; may be nil
@@ -45,8 +46,8 @@ type madeLab interface {
 func (i *instance) Run(ctx context.Context, p experiment.Probe, began time.Time,
 	looking func()) (experiment.Measured, error) {
 	k := kinds[p.Kind]
-	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, nodes: i.lab, began: began,
-		looking: looking, alone: i.alone(p), fresh: i.fresh, south: i.listen}
+	b := &bed{topology: i.topology, cell: i.cell, options: p.Options, name: i.name, dir: i.dir, nodes: i.lab,
+		began: began, looking: looking, alone: i.alone(p), drops: i.drops, fresh: i.fresh, south: i.listen}
 	if own, ok := i.lab.(*ownLab); ok {
 		b.lab, b.captures = own.client, i.driver.Captures
 	} else if k.own {

@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/counters"
+	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/topology"
 )
 
@@ -25,6 +26,7 @@ type bed struct {
 	options  experiment.Options // the probe's, checked
 
 	name     string // of the lab
+	dir      string // of the experiment, from the root
 	nodes    nodes
 	began    time.Time // from which the times of the schedule count
 	looking  func()    // to be called, by kinds that look at the others of their group, once they do
@@ -32,6 +34,9 @@ type bed struct {
 	fresh    func(context.Context) (up, down time.Duration, err error)
 	captures string                      // the directory for recorded packets; "": there is none
 	south    func() (*southbound, error) // listens to connections to controllers; see instance.listen
+
+	// drops counts what was dropped in the lab so far.
+	drops func() ([]environment.DropCounter, error)
 }
 
 // nodes is what a probe needs of the nodes of a lab, whoever brought them up.
@@ -63,6 +68,7 @@ type kind struct {
 
 	chief   []string // the metrics that are shown of a probe that has many; nil: all
 	tools   []string // programs of others that it runs
+	fills   bool     // it sends more than a network carries: that packets are dropped then is what it looks for
 	own     bool     // it asks Trivet's own lab, bed.lab; the others need no more than its nodes
 	listens bool     // to the connections of controllers, bed.south
 	here    bool     // it counts what this machine does, which is all of it only where the whole lab is here

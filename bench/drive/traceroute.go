@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/topology"
 )
 
 func init() {
@@ -20,15 +22,35 @@ func init() {
 		Options: []experiment.Option{fromNode, toNode, useIPv6,
 			{Name: "hops", Type: experiment.Whole, Default: "30", Least: 1, Most: 255,
 				Doc: "The maximum number of hops to look for."},
+			{Name: "way", Type: experiment.Text,
+				Doc: "The nodes between the two that the path should cross, in order: r1, r2."},
 		},
 		Estimate: func(experiment.Options, experiment.Lab) time.Duration { return 300 * time.Millisecond },
-		Metrics:  []experiment.Metric{between("hops", "hops"), between("hop_rtt", "s", "hop", "address")},
+		Metrics: []experiment.Metric{between("hops", "hops"), between("hop_rtt", "s", "hop", "address"),
+			between("way", "1")},
 		Answered: true,
-	}, order: 50, chief: []string{"hops"}, tools: []string{"traceroute"}, run: traceroute})
+	}, order: 50, chief: []string{"hops", "way"}, tools: []string{"traceroute"}, run: traceroute, fits: fitsWay})
+}
+
+// wayOf are the nodes of the option way.
+func wayOf(o experiment.Options) []string {
+	return strings.FieldsFunc(o.Text("way"), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// fitsWay says which node of the option way is none of a topology's.
+func fitsWay(t *topology.Topology, o experiment.Options) error {
+	for _, name := range wayOf(o) {
+		if t.Node(name) == nil {
+			return fmt.Errorf("way: there is no node %s; write the nodes between %s and %s, as r1, r2", name,
+				o.Text("from"), o.Text("to"))
+		}
+	}
+	return nil
 }
 
 // traceroute counts the hops on the way and measures the round trip to each (hop_rtt in s, with the
-// hop's number and address as labels).
+// hop's number and address as labels). Where it was told which nodes the way should cross, it says
+// whether these, and no others, answered (way: 1 or 0).
 func traceroute(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	from, to := b.options.Text("from"), b.options.Text("to")
 	address, err := b.destination()
@@ -52,6 +74,14 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Measured, err error) 
 	o.Measurements = append(o.Measurements,
 		result.Measurement{Metric: "hops", Unit: "hops", Values: []float64{float64(last.number)},
 			Labels: map[string]string{"from": from, "to": to}})
+	if way := wayOf(b.options); len(way) > 0 {
+		kept := 0.0
+		if crosses(b.topology, hops, append(way, to)) {
+			kept = 1
+		}
+		o.Measurements = append(o.Measurements, result.Measurement{Metric: "way", Unit: "1", Values: []float64{kept},
+			Labels: map[string]string{"from": from, "to": to}})
+	}
 	for _, h := range hops {
 		if len(h.rtt) > 0 {
 			labels := map[string]string{"from": from, "to": to, "hop": strconv.Itoa(h.number),
@@ -61,6 +91,34 @@ func traceroute(ctx context.Context, b *bed) (o experiment.Measured, err error) 
 		}
 	}
 	return o, nil
+}
+
+// crosses says whether hops are the nodes of a way: one for each, by an address that the node has.
+// A hop that did not answer is nobody's.
+func crosses(t *topology.Topology, hops []tracedHop, way []string) bool {
+	owners := map[netip.Addr][]string{}
+	own := func(node string, all []netip.Prefix) {
+		for _, a := range all {
+			owners[a.Addr()] = append(owners[a.Addr()], node)
+		}
+	}
+	for _, l := range t.Links {
+		for _, e := range l.Ends {
+			own(e.Node, e.Addresses)
+		}
+	}
+	for _, n := range t.Nodes {
+		own(n.Name, n.Loopback)
+	}
+	if len(hops) != len(way) {
+		return false
+	}
+	for i, h := range hops {
+		if h.number != i+1 || !slices.Contains(owners[h.address], way[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // tracedHop is a line of traceroute: the address that answered first, and round trip times in s.

@@ -2,6 +2,8 @@ package local
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -17,10 +19,30 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Queues returns for each of the lab's links, in the order of the topology's, what its first end
-// sends and what its second does.
-func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
-	return l.queues(func(string) bool { return true })
+// Traffic returns for each of the lab's links, in the order of the topology's, what its first end
+// sends and what its second does: as its devices count it, or the fabric that has made it without.
+func (l *Lab) Traffic(ctx context.Context) ([][2]lab.LinkDirection, error) {
+	out, err := l.queues(func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	inner, wrong := map[*topology.Link][2]datapath.Carried{}, error(nil)
+	for _, f := range l.fabrics {
+		carried, err := f.Carried(ctx)
+		maps.Copy(inner, carried)
+		wrong = errors.Join(wrong, err)
+	}
+	for i, link := range l.Topology().Links {
+		both, known := inner[link]
+		for e := range both {
+			if d := &out[i][e]; known {
+				d.Sent, d.Dropped = &delayline.Traffic{Packets: both[e].Packets, Bytes: both[e].Bytes}, both[e].Dropped
+			} else if wrong != nil && l.WireOf(link).Inner() {
+				d.Problem = wrong.Error()
+			}
+		}
+	}
+	return out, nil
 }
 
 // queues are those of the links with keys for which of says so; nothing is known of the others.

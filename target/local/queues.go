@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/parallel"
@@ -58,16 +59,15 @@ func (l *Lab) queues(of func(key string) bool) ([][2]lab.LinkDirection, error) {
 		}
 	}
 	var mu sync.Mutex
-	err := parallel.Each(slices.Collect(maps.Keys(devices)), func(path string) error {
-		var q kernelQueues
-		err := inNamespaceFile(path, func() (err error) {
-			q, err = readQueues()
+	some := slices.Collect(slices.Chunk(slices.Collect(maps.Keys(devices)), 32))
+	err := parallel.Each(some, func(paths []string) error { // a thread for each would cost more than to look
+		return inNamespaceFiles(paths, func(path string) error {
+			q, err := readQueues()
+			mu.Lock()
+			defer mu.Unlock()
+			devices[path] = q
 			return err
 		})
-		mu.Lock()
-		defer mu.Unlock()
-		devices[path] = q
-		return err
 	})
 	for i, k := range links {
 		if !of(keys[i]) {
@@ -204,7 +204,12 @@ type kernelQueues struct {
 // all below it.
 func readQueues() (out kernelQueues, err error) {
 	out = kernelQueues{map[string]*netlink.LinkStatistics{}, map[string]*lab.Backlog{}}
-	links, err := netlink.LinkList()
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return out, err
+	}
+	defer h.Close()
+	links, err := h.LinkList()
 	if err != nil {
 		return out, err
 	}
@@ -213,7 +218,7 @@ func readQueues() (out kernelQueues, err error) {
 		a := dev.Attrs()
 		names[a.Index], out.devices[a.Name] = a.Name, a.Statistics
 	}
-	all, err := netlink.QdiscList(nil)
+	all, err := h.QdiscList(nil)
 	if err != nil {
 		return out, err
 	}

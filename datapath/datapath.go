@@ -39,6 +39,9 @@ type Fabric interface {
 	// forward do.
 	Apply(ctx context.Context, f plan.Forwarding) error
 
+	// Carried says what its links without devices (Wire.Inner) have carried so far: what the first
+	// end has sent, and what the second has. A link of which that is not known is left out.
+	Carried(ctx context.Context) (map[*topology.Link][2]Carried, error)
 	// Drops says what has been dropped so far.
 	Drops(ctx context.Context) ([]Drop, error)
 	// Dead lists the programs that should be running but are not, by the names that people use.
@@ -58,6 +61,8 @@ func (Base) Apply(context.Context, plan.Forwarding) error  { return nil }
 func (Base) Drops(context.Context) (out []Drop, err error) { return nil, nil }
 func (Base) Dead() []string                                { return nil }
 func (Base) Close()                                        {}
+
+func (Base) Carried(context.Context) (map[*topology.Link][2]Carried, error) { return nil, nil }
 
 // Resumer is a fabric that takes over what another process, now dead, has made of the site's
 // topology.
@@ -208,6 +213,10 @@ type Drop struct {
 	Passed   uint64 `json:"passed,omitempty" doc:"Packets that it has passed on; 0: not known"`
 	Expected bool   `json:"expected,omitempty" doc:"By what the topology asks for: a loss, a full queue, a link that is down"`
 }
+
+// Carried is what has passed a link in one direction, with bytes as of an Ethernet frame without
+// FCS, and how many packets were dropped at its two ports.
+type Carried struct{ Packets, Bytes, Dropped uint64 }
 
 // Site is where a fabric is made: a lab on this machine. The switches of all fabrics share one
 // network namespace of the lab.

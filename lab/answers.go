@@ -57,10 +57,15 @@ type LinkDirection struct {
 	From Place `json:"from"`
 	To   Place `json:"to"`
 
-	Sent    *counters.Traffic `json:"sent,omitempty" doc:"What has passed; none for a link without devices, within a datapath"`
-	Dropped uint64            `json:"dropped" doc:"Packets dropped by its devices: the receiver had no room, or was down; the machine was too busy"`
+	Sent    *counters.Traffic `json:"sent,omitempty" doc:"What has passed; none: nobody counts it"`
+	Dropped uint64            `json:"dropped" doc:"Packets dropped by its devices, or the ports where it has none: the receiver had no room, or was down; the machine was too busy"`
 	Queue   *Backlog          `json:"queue,omitempty" doc:"None: nothing waits here, as no bandwidth limits the link and nothing delays it"`
 	Problem string            `json:"problem,omitempty" doc:"Why nothing is known"`
+
+	Bandwidth  int64    `json:"bandwidth,omitempty" doc:"bit/s; the link's in this direction; none: nothing limits it"`
+	Rate       *float64 `json:"rate,omitempty" doc:"bit/s over the period, Ethernet headers included; none: not known, as there was no look before, the link has come or changed since, or has begun to count anew"`
+	PacketRate *float64 `json:"packet_rate,omitempty" doc:"Packets a second, likewise"`
+	Share      *float64 `json:"share,omitempty" doc:"The rate over the bandwidth"`
 }
 
 // Place is an interface of a node.

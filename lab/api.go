@@ -84,6 +84,7 @@ func (d *daemon) handler() http.Handler {
 	mux.HandleFunc("POST /v1/part/head", d.serveHead)
 	mux.HandleFunc("GET /v1/part/members/{name}/{what}", d.serveMember)
 	mux.HandleFunc("POST /v1/ping/follow", d.servePing)
+	mux.HandleFunc("GET "+followTrafficPath, d.serveTraffic)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // for go tool pprof
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	return sameVersion(mux)
@@ -114,7 +115,7 @@ func sameVersion(next http.Handler) http.Handler {
 func apiConfig() huma.Config {
 	c := api.Config("Trivet lab", "What a lab's daemon answers on its Unix socket <run directory>/<lab>/daemon.sock, and on TCP where PUT "+remotePath+" has asked for that. "+
 		"Besides what is listed here: GET /v1/alive (204, whatever else the daemon is doing), GET /v1/progress (a stream of JSON lines), POST /v1/down (the same), POST /v1/cluster/upgrade (the same), "+
-		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+"), "+
+		"GET /v1/capture (a stream in pcap format), POST /v1/ping/follow (as /v1/ping; a stream of JSON lines, the result last), GET "+followTrafficPath+"?every=1s (as /v1/traffic, at once and then each such time; a stream of JSON lines, with rates from the second on), POST /v1/exec (Upgrade: "+streamProtocol+"), POST /v1/part/head (Upgrade: "+headProtocol+"), "+
 		"GET /v1/part/members/{name}/{api or openflow} (Upgrade: "+memberProtocol+").")
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer",
 		Description: "On TCP only"}}
@@ -136,7 +137,7 @@ type body[T any] struct{ Body T }
 func register(api huma.API, d *daemon) {
 	d.ask.Register(api)
 	registerDrops(api, d)
-	registerQueues(api, d)
+	registerTraffic(api, d)
 	registerRemote(api, d)
 	registerModels(api, d)
 	registerTools(api, d)

@@ -58,6 +58,7 @@ func answeredBy(said func() io.Reader) *Client {
 // requests are those that a head makes to its parts.
 var requests = map[string]func(context.Context, *Client) error{
 	"links":    func(ctx context.Context, c *Client) error { return second(c.Links(ctx)) },
+	"traffic":  func(ctx context.Context, c *Client) error { return second(c.Traffic(ctx, 0)) },
 	"info":     func(ctx context.Context, c *Client) error { return second(c.Info(ctx)) },
 	"counters": func(ctx context.Context, c *Client) error { return second(c.PartCounters(ctx)) },
 	"logs":     func(ctx context.Context, c *Client) error { return second(c.PartLogs(ctx, nil)) },

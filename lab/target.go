@@ -81,8 +81,8 @@ type looks interface {
 	Accelerators() map[string]string // of virtual machines here, by node
 	Drops(context.Context) ([]datapath.Drop, error)
 	Ends() ([][2]End, error)
-	Queues() ([][2]LinkDirection, error)
-	Models() ([]ModelledNode, error) // in the order of the topology's nodes
+	Traffic(context.Context) ([][2]LinkDirection, error) // in the order of the topology's links
+	Models() ([]ModelledNode, error)                     // in the order of the topology's nodes
 	WiresOf(*topology.Topology) []datapath.Wire
 	NeedsDevices(*topology.Link) bool
 	NamespaceOf(number uint64, nodes []string) (machine, switches bool, node string)

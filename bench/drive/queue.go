@@ -92,11 +92,11 @@ func queue(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for end := time.Now().Add(b.options.Time("time")); ; {
-		links, err := b.lab.Queues(ctx)
+		now, err := b.lab.Traffic(ctx, 0)
 		if err != nil {
 			return experiment.Measured{Measurements: w.measurements()}, err
 		}
-		w.look(time.Since(b.began).Seconds(), links)
+		w.look(time.Since(b.began).Seconds(), now.Links)
 		if w.values > mostQueueValues {
 			return experiment.Measured{Measurements: w.measurements()}, errors.New("that is more than can be kept of all links: name one, or give a longer interval")
 		}
@@ -111,7 +111,7 @@ func queue(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 		}
 	}
 	if o.Measurements = w.measurements(); len(o.Measurements) == 0 {
-		err = errors.New("none of the links has a queue, or devices that count what they drop: give one a bandwidth")
+		err = errors.New("none of the links has a queue, and nobody counts what they drop: give one a bandwidth")
 	}
 	return o, err
 }
@@ -134,7 +134,7 @@ type sampledQueue struct {
 	sent    uint64
 }
 
-func (w *queueWatch) look(at float64, links []lab.LinkQueues) {
+func (w *queueWatch) look(at float64, links []lab.LinkTraffic) {
 	for _, l := range links {
 		for _, d := range l.Directions {
 			if d.Sent == nil || w.link != "" && !isLink(w.link, d.From.Node, d.To.Node) {

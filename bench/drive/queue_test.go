@@ -65,9 +65,9 @@ probes:
 func TestQueueSums(t *testing.T) {
 	w := queueWatch{all: map[lab.Place]*sampledQueue{}}
 	for _, dropped := range []uint64{5, 9, 2} { // 4 more, then 2 since it was made anew
-		var links []lab.LinkQueues
+		var links []lab.LinkTraffic
 		for _, device := range []string{"s1-eth1", "s1-eth2"} {
-			links = append(links, lab.LinkQueues{Directions: [2]lab.LinkDirection{{
+			links = append(links, lab.LinkTraffic{Directions: [2]lab.LinkDirection{{
 				From: lab.Place{Node: "s1", Interface: device}, To: lab.Place{Node: "s2"},
 				Sent: &counters.Traffic{}, Queue: &lab.Backlog{Packets: dropped, Dropped: dropped},
 			}}})

@@ -1,6 +1,10 @@
 // Package monitor is the app that measures: the traffic of every port, the flow entries
 // of every switch, and the packets that come to the controller, by protocol.
 //
+// It is what the controller decides by, as balance does: it knows only what OpenFlow tells, so that
+// it works with switches that are no lab's. What the links of a lab carry, whoever controls its
+// switches, the lab's daemon says (lab/traffic.go).
+//
 // It must be the first of the controller's apps. Apps are asked for a packet in turn until
 // one has handled it, and monitor, which handles none, counts only those that it sees.
 //

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/process"
@@ -36,6 +37,9 @@ type fabric struct {
 	relays   *relays
 	decided  map[string]string // addresses of the switches' controllers, by bridge
 	limit    topology.CPU      // of its processes; see slow
+
+	counted time.Time                    // when Carried read the counters of ports last,
+	ports   map[string]map[string]uint64 // by port
 }
 
 func is(n *topology.Node) bool { return n != nil && n.Datapath == topology.OVS }
@@ -249,6 +253,51 @@ func (f *fabric) bridges(blocked map[*topology.Link]bool) []Bridge {
 		}
 	}
 	return bridges
+}
+
+// carriedEvery is how often the counters of patches are read: Open vSwitch adds to them what it has
+// forwarded by cached flows every half second, and writes those of all ports for it.
+const carriedEvery = 500 * time.Millisecond
+
+// Carried returns what patches have carried, as of half a second ago or less, and by Open vSwitch's
+// own account half a second before that.
+func (f *fabric) Carried(ctx context.Context) (map[*topology.Link][2]datapath.Carried, error) {
+	var patches []*topology.Link
+	for _, link := range f.site.Topology().Links {
+		if f.site.Wire(link) == Patch {
+			patches = append(patches, link)
+		}
+	}
+	switches := f.switches.Load()
+	if switches == nil || len(patches) == 0 {
+		return nil, nil
+	}
+	if time.Since(f.counted) > carriedEvery {
+		now := time.Now()
+		err := switches.refresh(ctx)
+		if err == nil {
+			f.ports, err = switches.counters(ctx)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("Open vSwitch's counters: %w", err)
+		}
+		f.counted = now
+	}
+	out := map[*topology.Link][2]datapath.Carried{}
+	for _, link := range patches {
+		var both [2]datapath.Carried
+		there := true
+		for i := range link.Ends {
+			own, far := f.ports[link.Ends[i].Interface], f.ports[link.Ends[1-i].Interface]
+			there = there && own != nil
+			both[i] = datapath.Carried{Packets: far["rx_packets"], Bytes: far["rx_bytes"],
+				Dropped: own["tx_dropped"] + far["rx_dropped"]}
+		}
+		if there {
+			out[link] = both
+		}
+	}
+	return out, nil
 }
 
 // Drops returns the drops that Open vSwitch counts.

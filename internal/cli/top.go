@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,8 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// refresh is the time between two pictures; the controller measures about as often.
+// refresh is the time between two pictures, and what rates are over; controllers measure about as
+// often.
 const refresh = time.Second
 
 func (a *app) top() *cobra.Command {
@@ -28,11 +30,11 @@ func (a *app) top() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Watch the load and the queues of the links, and the packets at the controller",
-		Long: "Watch the load of the links, the busiest first, and the packets that come to the controller, by protocol, as the\n" +
-			"switches count them; links that Trivet's controller does not see as their devices count them. QUEUED are the packets\n" +
-			"that wait in each direction of a link now, DROPPED those dropped there since the link was made; – where nothing can\n" +
-			"wait, or nobody counts. On a terminal q or Ctrl-C quits.",
-		Example: "  trivet top\n  trivet top --once --json",
+		Long: "Watch the load of the links, the busiest first, as their devices and switches count it, whoever controls these;\n" +
+			"and the packets that come to Trivet's controller, by protocol. QUEUED are the packets that wait in each direction of\n" +
+			"a link now, DROPPED those dropped there since the link was made; – where nothing can wait, or nobody counts. With\n" +
+			"--json there is a line of JSON each second. On a terminal q or Ctrl-C quits.",
+		Example: "  trivet top\n  trivet top --json\n  trivet top --once --json",
 		Args:    cobra.NoArgs,
 	}
 	k := controllerFlags(cmd)
@@ -46,12 +48,9 @@ func (a *app) top() *cobra.Command {
 		}
 		t := top{app: a, client: c, most: most, of: "controller " + k.address}
 		if k.address == "" {
-			if t.lab, err = a.watchedLab(cmd.Context()); err != nil {
+			if err := t.watch(cmd.Context()); err != nil {
 				return err
 			}
-			t.of = "lab " + t.lab.name
-		}
-		if k.address == "" {
 			c.Lacks = func(missing []string) { t.lacking = missing }
 		}
 		switch {
@@ -73,61 +72,71 @@ type top struct {
 	of     string // what is watched
 	before api.Statistics
 
-	lacking []string    // what is missing of what is shown now
-	lab     *watchedLab // whose links are read, too; nil: a controller alone is watched
+	lacking []string // what is missing of what is shown now
+	lab     *kernels // whose links are read, too; nil: a controller alone is watched
 }
 
-// measurements are what is shown.
+// measurements are what is shown. The period is that of the links' rates; 0: there are none yet.
 type measurements struct {
 	api.Statistics
-	Links  []watchedLink      `json:"links"`
+	Links  []lab.LinkTraffic  `json:"links"`
 	Models []lab.ModelledNode `json:"models,omitempty"`
 }
 
-// ask returns the current measurements.
-func (t *top) ask(ctx context.Context) (m measurements, err error) {
+// watch has the chosen lab be watched.
+func (t *top) watch(ctx context.Context) error {
+	c, s, err := t.app.client()
+	if err != nil {
+		return err
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return err
+	}
+	t.of = "lab " + s.Name
+	t.lab = &kernels{c, t.controllerOf(c), info.Topology, info.Topology.NodesByName()}
+	return nil
+}
+
+// ask returns the current measurements, with what the lab's links carry.
+func (t *top) ask(ctx context.Context, now lab.TrafficLook) (m measurements, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	t.lacking = nil
-	m.Statistics = api.Statistics{Time: time.Now(), Period: refresh.Seconds(), Moved: []api.MovedPath{},
-		Ports: []api.PortStatistics{}, PacketsIn: []api.PacketsIn{}}
+	m.Statistics = api.Statistics{Time: time.Now(), Moved: []api.MovedPath{}, Ports: []api.PortStatistics{},
+		PacketsIn: []api.PacketsIn{}}
 	if t.controlled() {
 		if m.Statistics, err = t.client.Statistics(ctx); err != nil {
 			return m, err
 		}
 	}
-	m.Links = []watchedLink{}
-	if t.lab != nil {
-		if m.Links, err = t.lab.links(ctx, m.Statistics.Links); err == nil { // apply may add some
-			m.Models, err = t.lab.client.Models(ctx)
-		}
-		return m, err
+	if m.Links = withMeasured(now.Links, m.Statistics.Links); t.lab != nil {
+		m.Period = now.Period
+		m.Models, err = t.lab.client.Models(ctx)
 	}
-	for _, l := range m.Statistics.Links {
-		m.Links = append(m.Links, watchedLink{Link: l, counted: true})
-	}
-	return m, nil
+	return m, err
 }
 
 // controlled says whether there is a controller to watch.
 func (t *top) controlled() bool { return t.lab == nil || t.lab.controlled(t.lab.t.Nodes...) }
 
-// once prints a picture as soon as there are rates, which take two readings.
-func (t *top) once(ctx context.Context) error {
+// once prints a picture as soon as there are rates.
+func (t *top) once(ctx context.Context) (err error) {
 	var s measurements
-	for begin := time.Now(); ; {
-		var err error
-		if s, err = t.ask(ctx); err != nil {
-			return err
+	if t.lab != nil {
+		var now lab.TrafficLook
+		if now, err = t.lab.client.Traffic(ctx, refresh); err == nil {
+			s, err = t.ask(ctx, now)
 		}
-		if measured(s) || time.Since(begin) > 5*time.Second {
-			break
+	} else {
+		for begin := time.Now(); err == nil && !measured(s) && time.Since(begin) < 5*time.Second; {
+			if s, err = t.ask(ctx, lab.TrafficLook{}); err == nil {
+				err = pause(ctx, 100*time.Millisecond)
+			}
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	}
+	if err != nil {
+		return err
 	}
 	t.lacks(t.lacking)
 	if t.lab == nil {
@@ -144,50 +153,65 @@ func (t *top) once(ctx context.Context) error {
 
 // measured says whether all rates that there will be are there.
 func measured(s measurements) bool {
-	for _, l := range s.Links {
-		if l.Rates[0] == nil && l.counted {
-			return false
+	return len(s.Links) > 0 &&
+		!slices.ContainsFunc(s.Links, func(l lab.LinkTraffic) bool { return l.Directions[0].Rate == nil })
+}
+
+// each calls show with what there is to show, again and again, until ctx ends.
+func (t *top) each(ctx context.Context, show func(measurements) error) error {
+	one := func(now lab.TrafficLook) error {
+		s, err := t.ask(ctx, now)
+		if err == nil {
+			err = show(s)
+		}
+		t.before = s.Statistics
+		return err
+	}
+	var err error
+	if t.lab != nil {
+		err = t.lab.client.FollowTraffic(ctx, refresh, one)
+	}
+	for t.lab == nil && err == nil {
+		if err = one(lab.TrafficLook{}); err == nil {
+			err = pause(ctx, refresh)
 		}
 	}
-	return len(s.Links) > 0
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// pause waits, for as long as ctx does not end.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // follow prints repeatedly, for a program or a file.
 func (t *top) follow(ctx context.Context) error {
-	for {
-		s, err := t.ask(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return t.each(ctx, func(s measurements) error {
 		if t.json {
 			line, err := json.Marshal(s)
 			if err == nil {
 				line, err = api.WithMissing(line, t.lacking)
 			}
-			if err != nil {
-				return err
+			if err == nil {
+				_, err = t.out.Write(append(words.PlainJSON(line), '\n'))
 			}
-			if _, err := t.out.Write(append(words.PlainJSON(line), '\n')); err != nil {
-				return err
-			}
-		} else {
-			t.lacks(t.lacking)
-			fmt.Fprintln(t.out, s.Time.Format(time.TimeOnly))
-			for _, line := range t.picture(s, math.MaxInt) {
-				fmt.Fprintln(t.out, line)
-			}
-			fmt.Fprintln(t.out)
+			return err
 		}
-		t.before = s.Statistics
-		select {
-		case <-time.After(refresh):
-		case <-ctx.Done():
-			return nil
+		t.lacks(t.lacking)
+		fmt.Fprintln(t.out, s.Time.Format(time.TimeOnly))
+		for _, line := range t.picture(s, math.MaxInt) {
+			fmt.Fprintln(t.out, line)
 		}
-	}
+		fmt.Fprintln(t.out)
+		return nil
+	})
 }
 
 // live draws on the terminal's alternate screen, each picture over the last in a single write, so
@@ -224,14 +248,7 @@ func (t *top) live(ctx context.Context) error {
 			}
 		}
 	}()
-	for {
-		s, err := t.ask(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return t.each(ctx, func(s measurements) error {
 		width, height, err := term.GetSize(out)
 		if err != nil {
 			width, height = 80, 24
@@ -241,13 +258,8 @@ func (t *top) live(ctx context.Context) error {
 			head = append(head, "missing is "+what)
 		}
 		t.draw(append(head, t.picture(s, height-1-len(head))...), width)
-		t.before = s.Statistics
-		select {
-		case <-time.After(refresh):
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return nil
+	})
 }
 
 func (t *top) draw(lines []string, width int) {
@@ -279,14 +291,14 @@ func (t *top) picture(s measurements, height int) []string {
 	links := s.Links[:max(0, min(len(s.Links), room))]
 	rows := [][]string{{"LINK", "→", "←", "CAPACITY", "LOAD", "QUEUED →", "←", "DROPPED →", "←", ""}}
 	for _, l := range links {
-		capacity := max(l.Capacity[0], l.Capacity[1])
-		row := []string{name(l.Ends[0]) + " – " + name(l.Ends[1]), rateText(l.Rates[0]), rateText(l.Rates[1]), "–", "–",
-			l.queued(0), l.queued(1), l.dropped(0), l.dropped(1), ""}
-		if capacity > 0 {
-			row[3] = bits(capacity)
+		there, back := l.Directions[0], l.Directions[1]
+		row := []string{name(there.From) + " – " + name(there.To), rateText(there.Rate), rateText(back.Rate), "–", "–",
+			queued(there), queued(back), dropped(there), dropped(back), ""}
+		if capacity := max(there.Bandwidth, back.Bandwidth); capacity > 0 {
+			row[3] = bits(float64(capacity))
 		}
-		if l.Utilisation != nil {
-			row[4], row[9] = fmt.Sprintf("%.1f %%", 100**l.Utilisation), bar(*l.Utilisation)
+		if load := most(l, share); load >= 0 {
+			row[4], row[9] = fmt.Sprintf("%.1f %%", 100*load), bar(load)
 		}
 		rows = append(rows, row)
 	}
@@ -302,14 +314,14 @@ func (t *top) picture(s measurements, height int) []string {
 // summary describes the controller in one line.
 func (t *top) summary(s api.Statistics) []string {
 	if !t.controlled() {
-		return []string{fmt.Sprintf("links   measured every %.3g s", s.Period)}
+		return []string{fmt.Sprintf("links   measured every %.3g s", cmp.Or(s.Period, refresh.Seconds()))}
 	}
 	cpu := ""
 	if d := s.Time.Sub(t.before.Time).Seconds(); !t.before.Time.IsZero() && d > 0 {
 		cpu = fmt.Sprintf("%.0f %% CPU, ", 100*(s.Load.CPUSeconds-t.before.Load.CPUSeconds)/d)
 	}
 	text := fmt.Sprintf("controller   %s%.0f MB   measured every %.3g s", cpu, float64(s.Load.MemoryBytes)/1e6,
-		s.Period)
+		cmp.Or(s.Period, refresh.Seconds()))
 	if s.Database != nil && s.Database.Dropped+s.Database.Failed > 0 {
 		text += fmt.Sprintf("   database: %d rows lost", s.Database.Dropped+s.Database.Failed)
 	}
@@ -351,7 +363,7 @@ func packetLines(list []api.PacketsIn) []string {
 }
 
 // name names an end of a link: its interface if that includes the node's name, else both.
-func name(e api.End) string {
+func name(e lab.Place) string {
 	if strings.HasPrefix(e.Interface, e.Node) {
 		return e.Interface
 	}

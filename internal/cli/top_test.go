@@ -2,9 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/lab"
 )
 
@@ -23,5 +25,36 @@ func TestModelLines(t *testing.T) {
 	}
 	if lines := modelLines(nil, 3); len(lines) != 0 {
 		t.Errorf("of none: %q", lines)
+	}
+}
+
+// TestTopLinks proves that top lists the lab's links with those that only its controller knows, each
+// once, by the share of the bandwidth that the busier direction takes, then by its rate, and those
+// last of which nothing is known; and that a controller's rates, capacities and ends become a
+// link's.
+func TestTopLinks(t *testing.T) {
+	n := func(v float64) *float64 { return &v }
+	link := func(a, b string, rate, share *float64) lab.LinkTraffic {
+		l := lab.LinkTraffic{Link: a + "-" + b}
+		l.Directions[0].From, l.Directions[1].From = lab.Place{Node: a, Interface: a + "-eth0"}, lab.Place{Node: b, Interface: b + "-eth0"}
+		l.Directions[1].Rate, l.Directions[1].Share = rate, share
+		return l
+	}
+	measured := func(a, b string, capacity float64) api.Link {
+		return api.Link{Ends: [2]api.End{{Node: a, Interface: a + "-eth0"}, {Node: b, Interface: b + "-eth0"}},
+			Rates: [2]*float64{n(100), nil}, Capacity: [2]float64{capacity, 0}}
+	}
+	out := withMeasured([]lab.LinkTraffic{link("a", "b", nil, nil), link("c", "d", n(5), nil), link("e", "f", n(1), n(0.1)), link("g", "h", n(7), nil)},
+		[]api.Link{measured("d", "c", 0), measured("x", "y", 200), measured("v", "w", 0)})
+	var names []string
+	for _, l := range out {
+		names = append(names, l.Link)
+	}
+	if want := []string{"x-y", "e-f", "v-w", "g-h", "c-d", "a-b"}; !slices.Equal(names, want) {
+		t.Fatalf("%v, not %v", names, want)
+	}
+	if there, back := out[0].Directions[0], out[0].Directions[1]; there.Bandwidth != 200 || *there.Rate != 100 || *there.Share != 0.5 ||
+		there.To != back.From || back.From.Node != "y" || back.Rate != nil || back.Share != nil {
+		t.Errorf("%+v, %+v", there, back)
 	}
 }

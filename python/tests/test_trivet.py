@@ -127,6 +127,13 @@ class TestLab(unittest.TestCase):
         self.assertIn("routes", self.lab.routes)
         self.assertIn("s2", json.dumps(self.lab.path("h1", "h3")))
         self.assertIn("ports", str(self.lab.statistics))
+        self.assertEqual([len(x["directions"]) for x in self.lab.traffic()["links"]], [2] * 5)
+        looks = self.lab.follow_traffic(every="100ms")
+        self.assertNotIn("period", next(looks))
+        look = next(looks)
+        self.assertGreater(look["period"], 0)
+        self.assertTrue(all("rate" in d for link in look["links"] for d in link["directions"]))
+        looks.close()
         self.assertEqual([h.name for h in self.lab.hosts], ["h1", "h2", "h3"])
         self.assertEqual(self.lab["h2"].ip, "10.0.0.2")
 

@@ -716,11 +716,15 @@ class Link(TypedDict):
 
 
 LinkDirection = TypedDict("LinkDirection", {
-    "dropped": "int",  #: Packets dropped by its devices: the receiver had no room, or was down; the machine was too busy
+    "bandwidth": "NotRequired[int]",  #: bit/s; the link's in this direction; none: nothing limits it
+    "dropped": "int",  #: Packets dropped by its devices, or the ports where it has none: the receiver had no room, or was down; the machine was too busy
     "from": "Place",
+    "packet_rate": "NotRequired[float]",  #: Packets a second, likewise
     "problem": "NotRequired[str]",  #: Why nothing is known
     "queue": "NotRequired[Backlog]",  #: None: nothing waits here, as no bandwidth limits the link and nothing delays it
-    "sent": "NotRequired[Traffic]",  #: What has passed; none for a link without devices, within a datapath
+    "rate": "NotRequired[float]",  #: bit/s over the period, Ethernet headers included; none: not known, as there was no look before, the link has come or changed since, or has begun to count anew
+    "sent": "NotRequired[Traffic]",  #: What has passed; none: nobody counts it
+    "share": "NotRequired[float]",  #: The rate over the bandwidth
     "to": "Place",
 })
 
@@ -729,17 +733,18 @@ class LinkProtocols(TypedDict):
     ospf: NotRequired[OSPFLink]
 
 
-class LinkQueues(TypedDict):
-    directions: Optional[List[LinkDirection]]  #: What the first end sends, and what the second does
-    link: str
-
-
 class LinkRequest(TypedDict):
     a: str  #: Node at one end
     b: str  #: Node at the other end
     change: Optional[List[str]]  #: up, down, or settings like delay=10ms
     no_wait: NotRequired[bool]  #: Answer when the link is changed, not when the controller has followed
     number: NotRequired[int]  #: Which of parallel links, from 1
+
+
+class LinkTraffic(TypedDict):
+    directions: Optional[List[LinkDirection]]  #: What the first end sends, and what the second does
+    link: str
+    wire: str
 
 
 class LogText(TypedDict):
@@ -1330,6 +1335,13 @@ class Traffic(TypedDict):
     packets: int
 
 
+class TrafficLook(TypedDict):
+    error: NotRequired[str]  #: Of the last line of a stream: why it ends
+    links: Optional[List[LinkTraffic]]  #: In the order of the topology's
+    period: NotRequired[float]  #: Seconds since the look that rates are reckoned from; none: there are no rates
+    time: str  #: Of the look
+
+
 class UserRoute(TypedDict):
     created: str
     distance: NotRequired[int]
@@ -1566,11 +1578,6 @@ class API:
         answer: List[Present] = self._client.call("GET", "/v1/present", None, **{"node": node, "addresses": addresses}) or []
         return answer
 
-    def list_queues(self) -> List[LinkQueues]:
-        """What waits before each link now, in each direction, and what has been sent and dropped there."""
-        answer: List[LinkQueues] = self._client.call("GET", "/v1/queues") or []
-        return answer
-
     def delete_remote(self) -> Remote:
         """End this API on TCP, with all that goes on over it; its tokens are gone."""
         answer: Remote = self._client.call("DELETE", "/v1/remote")
@@ -1619,4 +1626,9 @@ class API:
     def post_tool(self, body: ToolRequest) -> ToolAnswer:
         """Of a tool that is asked about network devices: where those are that its arguments name, which are made if there are none."""
         answer: ToolAnswer = self._client.call("POST", "/v1/tool", body)
+        return answer
+
+    def get_traffic(self, *, over: Optional[str] = None) -> TrafficLook:
+        """What each link has carried in each direction, what waits there now and was dropped, and the rates over a time."""
+        answer: TrafficLook = self._client.call("GET", "/v1/traffic", None, **{"over": over})
         return answer

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from . import _binary
 from ._errors import CommandError, NoLab, TrivetError
-from .api import API, IperfRequest, PingRequest
+from .api import API, IperfRequest, PingRequest, TrafficLook
 from .client import Client, RemoteClient, run_dir
 from .process import Arguments, Process, arguments
 
@@ -358,6 +358,18 @@ class Lab:
         r = self.api.post_iperf(given)
         return Iperf(r["bits_per_second"], r["sent_bits_per_second"], r["seconds"], r["protocol"],
                      r.get("retransmits"), r.get("jitter_ms"), r.get("loss"))
+
+    def traffic(self, over: str = "") -> TrafficLook:
+        """What each link has carried, what waits there and was dropped; with a time ("1s") also the rates over that."""
+        return self.api.get_traffic(over=over or None)
+
+    def follow_traffic(self, every: str = "1s") -> Iterator[TrafficLook]:
+        """The same at once and then each such time, with rates from the second on, until the lab is down or the iterator is closed."""
+        for line in self.client.lines("GET", "/v1/traffic/follow", every=every):
+            look: TrafficLook = json.loads(line)
+            if look.get("error"):
+                raise TrivetError(look["error"])
+            yield look
 
     # Its controller
 

@@ -2,12 +2,15 @@ package local
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/parallel"
@@ -17,10 +20,30 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// Queues returns for each of the lab's links, in the order of the topology's, what its first end
-// sends and what its second does.
-func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
-	return l.queues(func(string) bool { return true })
+// Traffic returns for each of the lab's links, in the order of the topology's, what its first end
+// sends and what its second does: as its devices count it, or the fabric that has made it without.
+func (l *Lab) Traffic(ctx context.Context) ([][2]lab.LinkDirection, error) {
+	out, err := l.queues(func(string) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	inner, wrong := map[*topology.Link][2]datapath.Carried{}, error(nil)
+	for _, f := range l.fabrics {
+		carried, err := f.Carried(ctx)
+		maps.Copy(inner, carried)
+		wrong = errors.Join(wrong, err)
+	}
+	for i, link := range l.Topology().Links {
+		both, known := inner[link]
+		for e := range both {
+			if d := &out[i][e]; known {
+				d.Sent, d.Dropped = &delayline.Traffic{Packets: both[e].Packets, Bytes: both[e].Bytes}, both[e].Dropped
+			} else if wrong != nil && l.WireOf(link).Inner() {
+				d.Problem = wrong.Error()
+			}
+		}
+	}
+	return out, nil
 }
 
 // queues are those of the links with keys for which of says so; nothing is known of the others.
@@ -36,16 +59,15 @@ func (l *Lab) queues(of func(key string) bool) ([][2]lab.LinkDirection, error) {
 		}
 	}
 	var mu sync.Mutex
-	err := parallel.Each(slices.Collect(maps.Keys(devices)), func(path string) error {
-		var q kernelQueues
-		err := inNamespaceFile(path, func() (err error) {
-			q, err = readQueues()
+	some := slices.Collect(slices.Chunk(slices.Collect(maps.Keys(devices)), 32))
+	err := parallel.Each(some, func(paths []string) error { // a thread for each would cost more than to look
+		return inNamespaceFiles(paths, func(path string) error {
+			q, err := readQueues()
+			mu.Lock()
+			defer mu.Unlock()
+			devices[path] = q
 			return err
 		})
-		mu.Lock()
-		defer mu.Unlock()
-		devices[path] = q
-		return err
 	})
 	for i, k := range links {
 		if !of(keys[i]) {
@@ -182,7 +204,12 @@ type kernelQueues struct {
 // all below it.
 func readQueues() (out kernelQueues, err error) {
 	out = kernelQueues{map[string]*netlink.LinkStatistics{}, map[string]*lab.Backlog{}}
-	links, err := netlink.LinkList()
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return out, err
+	}
+	defer h.Close()
+	links, err := h.LinkList()
 	if err != nil {
 		return out, err
 	}
@@ -191,7 +218,7 @@ func readQueues() (out kernelQueues, err error) {
 		a := dev.Attrs()
 		names[a.Index], out.devices[a.Name] = a.Name, a.Statistics
 	}
-	all, err := netlink.QdiscList(nil)
+	all, err := h.QdiscList(nil)
 	if err != nil {
 		return out, err
 	}

@@ -169,17 +169,33 @@ func sendAllHome(r Record, files []string, lost func(string)) error {
 
 // inNamespaceFile runs f in the namespace that is bound to a file; it does nothing if none is.
 func inNamespaceFile(file string, f func() error) error {
-	var fs unix.Statfs_t
-	err := unix.Statfs(file, &fs)
-	if errors.Is(err, unix.ENOENT) || err == nil && fs.Type != unix.NSFS_MAGIC {
+	return inNamespaceFiles([]string{file}, func(string) error { return f() })
+}
+
+// inNamespaceFiles does so in one after the other, on one thread, up to the first error.
+func inNamespaceFiles(files []string, f func(file string) error) error {
+	return inside.Namespace("", func() error {
+		for _, file := range files {
+			var fs unix.Statfs_t
+			err := unix.Statfs(file, &fs)
+			if errors.Is(err, unix.ENOENT) || err == nil && fs.Type != unix.NSFS_MAGIC {
+				continue
+			}
+			ns, err := os.Open(file)
+			if err != nil {
+				return err
+			}
+			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+			ns.Close()
+			if err != nil {
+				return fmt.Errorf("enter the network namespace %s: %w", file, err)
+			}
+			if err := f(file); err != nil {
+				return err
+			}
+		}
 		return nil
-	}
-	ns, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	return inside.File(ns, f)
+	})
 }
 
 // removeNamespaces unmounts the one mount that holds all namespaces, however many times it is

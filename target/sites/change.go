@@ -530,9 +530,9 @@ func (l *Lab) Ends() ([][2]lab.End, error) {
 	return out, nil
 }
 
-// Queues returns what waits before each link, and what was dropped: each direction as reported by
-// the site of the sending node.
-func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
+// Traffic returns what each link carries, what waits before it, and what was dropped: each direction
+// as reported by the site of the sending node. The other sites are asked at the same time.
+func (l *Lab) Traffic(ctx context.Context) ([][2]lab.LinkDirection, error) {
 	t := l.Topology()
 	out := make([][2]lab.LinkDirection, len(t.Links))
 	for i, link := range t.Links {
@@ -554,23 +554,27 @@ func (l *Lab) Queues() ([][2]lab.LinkDirection, error) {
 			}
 		}
 	}
-	here, err := l.here.Queues()
+	here, err := l.here.Traffic(ctx)
 	if err != nil {
 		return nil, err
 	}
 	put(topology.Head, func(i, e int) lab.LinkDirection { return here[i][e] })
-	for _, p := range l.used() {
-		links, err := p.client.Queues(l.ctx)
-		if n := len(indexesAt(t, p.machine.Name)); err == nil && len(links) != n {
+	var mu sync.Mutex
+	_ = l.each(func(p *part) error {
+		said, err := p.client.Traffic(ctx, 0)
+		if n := len(indexesAt(t, p.machine.Name)); err == nil && len(said.Links) != n {
 			err = errors.New("its links are not those of the lab")
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		put(p.machine.Name, func(i, e int) lab.LinkDirection {
 			if err != nil {
 				return lab.LinkDirection{Problem: p.wrong(err).Error()}
 			}
-			return links[i].Directions[e]
+			return said.Links[i].Directions[e]
 		})
-	}
+		return nil
+	})
 	return out, nil
 }
 

@@ -44,18 +44,6 @@ type (
 		}
 		Added []any
 	}
-	statisticsJSON struct {
-		Links []struct {
-			Ends        [2]struct{ Node, Interface string }
-			Rates       [2]*float64
-			Utilisation *float64
-			Inner       bool
-		}
-		PacketsIn []struct {
-			Protocol string
-			Packets  int
-		} `json:"packets_in"`
-	}
 )
 
 // switches are those of a way, in their order.
@@ -188,21 +176,21 @@ func TestTop(t *testing.T) {
 	must(t, m.start(iperf))
 	const megabit = 1e6
 	eventually(t, "the way of the traffic is busy, and nothing else", func() bool {
-		s := jsonOf[statisticsJSON](m, "top", "--once")
+		s := jsonOf[trafficJSON](m, "top", "--once")
 		if len(s.Links) != 5 {
 			return false
 		}
-		busy := map[string]bool{}
+		var busy []string
 		for _, l := range s.Links {
-			for _, r := range l.Rates {
-				if r != nil && *r > megabit {
-					busy[l.Ends[0].Node+l.Ends[1].Node] = true
-				}
+			if slices.ContainsFunc(l.Directions[:], func(d directionJSON) bool { return d.Rate != nil && *d.Rate > megabit }) {
+				busy = append(busy, l.joins())
 			}
 		}
-		first := s.Links[0]
-		return len(busy) == 3 && busy["s1h1"] && busy["s1s2"] && busy["s2h2"] && first.Utilisation != nil && *first.Utilisation > 0 &&
-			first.Ends[0].Node+first.Ends[1].Node == "s1s2" && s.Links[1].Utilisation == nil // the other links have no capacity
+		if len(busy) != 3 || busy[0] != "s1 s2" || !slices.Contains(busy, "h1 s1") || !slices.Contains(busy, "h2 s2") {
+			return false
+		}
+		first := s.Links[0].Directions
+		return max(*first[0].Share, *first[1].Share) > 0 && s.Links[1].Directions[0].Share == nil // the others have no bandwidth
 	})
 	eventually(t, "a person sees it too", func() bool {
 		shown := m.ok("top", "--once")

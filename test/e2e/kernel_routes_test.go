@@ -58,9 +58,9 @@ links: [h1 -- s1 -- r1 -- r2 -- r3, h2 -- s2 -- r3, h3 -- r2: {bandwidth: 10mbit
 
 			pings := m.stream("h3", "0.01", "10.0.2.2")
 			patiently(t, "top sees the stream on the link of 10 Mbit/s, in both directions", func() bool {
-				for _, l := range jsonOf[topJSON](m, "top", "--once").Links {
-					if l.Ends[0].Interface == "h3-eth0" {
-						return l.Capacity[0] == 10e6 && l.Rates[0] > 10_000 && l.Rates[1] > 10_000
+				for _, l := range jsonOf[trafficJSON](m, "top", "--once").Links {
+					if there, back := l.Directions[0], l.Directions[1]; there.From.Interface == "h3-eth0" {
+						return there.Bandwidth == 10e6 && there.Rate != nil && *there.Rate > 10_000 && *back.Rate > 10_000
 					}
 				}
 				return false
@@ -84,12 +84,4 @@ links: [h1 -- r1 -- r2 -- r3 -- h3, h2 -- r2]
 	contains(t, m.ok("path", "r3", "h1"), "r3 → r2 → r1 → h1   3 hops", "r2       r2-eth1   r2-eth0")
 	contains(t, m.ok("path", "h2", "10.0.1.1"), "h2 → r2 → r1   2 hops")
 	contains(t, m.ok("routes"), "fallback", "r2       10.0.2.0/24")
-}
-
-type topJSON struct {
-	Links []struct {
-		Ends     [2]struct{ Interface string }
-		Rates    [2]float64
-		Capacity [2]float64
-	}
 }

@@ -98,9 +98,9 @@ func (s *several) unchanged(t *testing.T) {
 
 // TestSites proves that a lab over three machines is as one on one machine: hosts reach each other
 // through every datapath, with the names, addresses and ways that they have on one; programs,
-// measurements, captures and changes work wherever a node is, a bandwidth holds in both directions
-// of a link between machines and frames of 1,500 bytes cross it, and going down leaves all three as
-// they were.
+// measurements, captures and changes work wherever a node is, what links carry is counted there, a
+// bandwidth holds in both directions of a link between machines and frames of 1,500 bytes cross it,
+// and going down leaves all three as they were.
 func TestSites(t *testing.T) {
 	t.Parallel()
 	for _, datapath := range []string{"embedded", "ovs", "bridge"} {
@@ -136,6 +136,7 @@ func TestSites(t *testing.T) {
 			if datapath != "bridge" {
 				contains(t, h.ok("path", "h1", "h6"), "h1 → s1 → s2 → s3 → s4 → s5 → s6 → h6")
 			}
+			h.countsPings("at three sites", "h1", "10.0.0.6", [][2]string{{"h1", "s1"}, {"s1", "s2"}, {"s2", "s3"}, {"s3", "s4"}, {"s4", "s5"}, {"s5", "s6"}, {"s6", "h6"}}, [2]string{"h2", "s2"})
 			s.holds(t, "s2-s3", "h1", "h6") // between the head and m1
 			s.holds(t, "s4-s5", "h6", "h3") // between m1 and m2
 

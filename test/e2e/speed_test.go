@@ -24,7 +24,7 @@ links:
 `
 			file := m.file("speed.yaml", text)
 			m.up(file)
-			line := jsonOf[queuesJSON](m, "top", "--once").Links[1].Directions[0].Queue.Kind == "line"
+			line := m.traffic().Links[1].Directions[0].Queue.Kind == "line"
 			is := func(port, speed, when string) {
 				t.Helper()
 				if datapath == "ovs" && (port == "s1-eth1" || !line) {

@@ -69,6 +69,9 @@ func carrierWords() (out []string) {
 // choice is words as a choice between them.
 func choice(words []string) string {
 	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 

@@ -71,8 +71,9 @@ type Machine struct {
 	// takes one is the machine itself. 0: it takes any nodes.
 	Hosts int `json:"hosts,omitempty"`
 
-	// Kind is OpenWrt for a device that is one switch and nothing else; Agent is what makes it one,
-	// of Ports, which are the device's own names. Kind is empty for machines that run this program.
+	// Kind is the word of a DeviceKind for a device that is one switch and nothing else; Agent is
+	// what makes it one, of Ports, which are the device's own names. Kind is empty for machines that
+	// run this program.
 	Kind  string   `json:"kind,omitempty"`
 	Agent string   `json:"agent,omitempty"`
 	Ports []string `json:"ports,omitempty"`

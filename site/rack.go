@@ -14,8 +14,8 @@ import (
 )
 
 // A rack is a list of machines of another form: a gateway, which is the head and has all that is
-// not a host, and devices, each of which is a host, or a switch if OpenWrt runs there. VLANs carry
-// the links, or wires.
+// not a host, and devices, each of which is a host, or a switch if it is of a DeviceKind. VLANs
+// carry the links, or wires.
 
 var racks = inYAML(func(root *yamlfile.Value) bool {
 	return root != nil && (root.Get("devices") != nil || root.Get("gateway") != nil)
@@ -52,7 +52,7 @@ func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 func (l *List) fillRack(p *topology.Problems) {
 	l.Carrier = vlans.Word
 	for _, m := range l.Machines {
-		if m.Kind == "" {
+		if !m.Configured() {
 			m.Hosts = cmp.Or(m.Hosts, 1)
 		}
 		if m.VLAN == 0 {

@@ -157,13 +157,19 @@ func name(devices []*Device) {
 // hostName is the name of a device that calls itself so, as far as it can have it.
 func hostName(host string) string {
 	s, _, _ := strings.Cut(strings.ToLower(host), ".")
-	if slices.Contains([]string{"localhost", "raspberrypi", "openwrt", "ubuntu", "debian", "jetson"}, s) ||
-		!site.CanName(s) || net.ParseIP(s) != nil {
+	common := []string{"localhost", "raspberrypi", "ubuntu", "debian", "jetson"}
+	for _, k := range site.DeviceKinds() {
+		common = append(common, k.Guess.Hosts...)
+	}
+	if slices.Contains(common, s) || !site.CanName(s) || net.ParseIP(s) != nil {
 		return "" // said by many
 	}
 	return s
 }
 
 func (d *Device) prefix() string {
-	return cmp.Or(map[string]string{"pi": "pi", "jetson": "jet", "openwrt": "wrt"}[d.Kind], "dev")
+	if k := site.DeviceKindOf(d.Kind); k != nil {
+		return cmp.Or(k.Guess.Name, k.Word)
+	}
+	return cmp.Or(map[string]string{"pi": "pi", "jetson": "jet"}[d.Kind], "dev")
 }

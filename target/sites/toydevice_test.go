@@ -266,7 +266,7 @@ func TestToyDevice(t *testing.T) {
 	later.set(secure)
 	later.resumeDevices()
 	if p := later.devices[0].is(); p == nil || p.Facts().Switch != "s1" {
-		t.Errorf("taken over as %+v", p)
+		t.Fatalf("taken over as %+v", p)
 	}
 	later.followDevices()
 	kept(3)

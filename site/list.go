@@ -72,8 +72,8 @@ type Machine struct {
 	Hosts int `json:"hosts,omitempty"`
 
 	// Kind is the word of a DeviceKind for a device that is one switch and nothing else; Agent is
-	// what makes it one, of Ports, which are the device's own names. Kind is empty for machines that
-	// run this program.
+	// what makes it one, of Ports, which are the device's own names. Kind is empty for machines
+	// that run this program.
 	Kind  string   `json:"kind,omitempty"`
 	Agent string   `json:"agent,omitempty"`
 	Ports []string `json:"ports,omitempty"`

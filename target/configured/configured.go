@@ -14,8 +14,8 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// A Kind configures devices of one kind. It knows of no lab by itself: what it has done is in plans,
-// which the lab keeps.
+// A Kind configures devices of one kind. It knows of no lab by itself: what it has done is in
+// plans, which the lab keeps.
 type Kind interface {
 	// Refuse adds what of a switch its device cannot be. It is asked before anything is made, when
 	// links have no VLANs yet, and changes nothing.
@@ -35,8 +35,8 @@ type Kind interface {
 type Plan interface {
 	Facts() Facts
 
-	// Same says whether a device that is a switch by this plan already is what another one asks for,
-	// but for ports that are to be set up, or down. Another plan is of the same kind.
+	// Same says whether a device that is a switch by this plan already is what another one asks
+	// for, but for ports that are to be set up, or down. Another plan is of the same kind.
 	Same(other Plan) (same, ports bool)
 
 	// Up makes a device the switch of the plan. If that fails, the device is what it was.

@@ -26,8 +26,8 @@ func (kind) Refuse(s *configured.Switch, p *topology.Problems) {
 // Plan is what a device is to become.
 func (kind) Plan(s *configured.Switch) configured.Plan {
 	n := s.Node
-	return Plan{Lab: s.Lab, ID: s.ID, Switch: n.Name, Agent: s.Machine.Agent, DPID: n.DPID, Fail: n.FailMode, STP: n.STP,
-		OpenFlow: n.OpenFlow, Controllers: s.Controllers, Ports: s.Ports, Keep: int64(s.Keep.Seconds())}
+	return Plan{Lab: s.Lab, ID: s.ID, Switch: n.Name, Agent: s.Machine.Agent, DPID: n.DPID, Fail: n.FailMode,
+		STP: n.STP, OpenFlow: n.OpenFlow, Controllers: s.Controllers, Ports: s.Ports, Keep: int64(s.Keep.Seconds())}
 }
 
 // Read reads a plan of a lab's record.

@@ -19,9 +19,9 @@ import (
 	"trivet.dev/trivet/topology"
 )
 
-// device is one that is only configured: no part of the lab runs there, as it is one of its switches
-// and this process sees to that over SSH. So it stands beside the parts: what asks those asks
-// devices, too.
+// device is one that is only configured: no part of the lab runs there, as it is one of its
+// switches and this process sees to that over SSH. So it stands beside the parts: what asks those
+// asks devices, too.
 type device struct {
 	machine *site.Machine
 	kind    configured.Kind

@@ -56,7 +56,7 @@ type SiteInfo struct {
 	Name    string `json:"name"`
 	Machine string `json:"machine" doc:"As it is reached over SSH"`
 	Problem string `json:"problem,omitempty" doc:"Why it does not answer"`
-	Kind    string `json:"kind,omitempty" doc:"openwrt: a device that is a switch and has no daemon"`
+	Kind    string `json:"kind,omitempty" doc:"Of a device that is a switch and has no daemon: openwrt"`
 	Agent   string `json:"agent,omitempty" doc:"What makes a device a switch: ovs, or ofswitch"`
 	Clock   *Clock `json:"clock,omitempty"`
 }

@@ -70,6 +70,9 @@ func carrierWords() (out []string) {
 // choice joins words to "a, b or c".
 func choice(words []string) string {
 	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 

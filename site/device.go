@@ -9,40 +9,30 @@ import (
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
 
-// OpenWrt is the kind of a device that becomes a switch over SSH alone: it runs none of our
-// programs.
-const OpenWrt = "openwrt"
-
-// Agents: the software that makes an OpenWrt device an OpenFlow switch.
-const (
-	AgentOVS      = "ovs"      // Open vSwitch
-	AgentOFSwitch = "ofswitch" // the user-space switch of CPqD, configured by /etc/config/openflow
-)
-
-// OnlySwitches reports whether the machine is a device that becomes one switch and takes no other
-// node.
-func (m *Machine) OnlySwitches() bool { return m.Kind == OpenWrt }
-
 // Sites lists the machines that run this program.
 func (l *List) Sites() []*Machine {
-	return slices.DeleteFunc(slices.Clone(l.Machines), (*Machine).OnlySwitches)
+	return slices.DeleteFunc(slices.Clone(l.Machines), (*Machine).Configured)
 }
 
 // Devices lists the machines that do not run this program.
 func (l *List) Devices() []*Machine {
-	return slices.DeleteFunc(slices.Clone(l.Machines), func(m *Machine) bool { return !m.OnlySwitches() })
+	return slices.DeleteFunc(slices.Clone(l.Machines), func(m *Machine) bool { return !m.Configured() })
 }
 
 func (m *Machine) readDevice(o yamlfile.Pair, p *topology.Problems) {
+	kinds, _, agents := deviceWords()
 	switch o.Key.Text {
 	case "kind":
-		if m.Kind = text(o.Value, p); m.Kind != OpenWrt {
-			p.Add(o.Value.Pos, "the only kind to name is openwrt; leave it out for a machine with Linux",
-				"there is no kind %s", o.Value)
+		if m.Kind = text(o.Value, p); DeviceKindOf(m.Kind) == nil {
+			hint := "choose " + choice(kinds)
+			if len(kinds) == 1 {
+				hint = "the only kind to name is " + kinds[0]
+			}
+			p.Add(o.Value.Pos, hint+"; leave it out for a machine with Linux", "there is no kind %s", o.Value)
 		}
 	case "agent":
-		if m.Agent = text(o.Value, p); m.Agent != AgentOVS && m.Agent != AgentOFSwitch {
-			p.Add(o.Value.Pos, "choose ovs or ofswitch", "there is no agent %s", o.Value)
+		if m.Agent = text(o.Value, p); !slices.Contains(agents, m.Agent) {
+			p.Add(o.Value.Pos, "choose "+choice(agents), "there is no agent %s", o.Value)
 		}
 	case "ports":
 		list := []*yamlfile.Value{o.Value}
@@ -61,16 +51,23 @@ func (m *Machine) readDevice(o yamlfile.Pair, p *topology.Problems) {
 
 // checkDevice reports options of a machine that do not fit its kind.
 func (m *Machine) checkDevice(p *topology.Problems) {
-	switch {
-	case m.Kind == "" && (m.Agent != "" || m.Ports != nil):
-		p.Add(m.Pos, "add  kind: openwrt", "%s has an agent, or ports, but is no OpenWrt device", m.Name)
-	case m.Kind != "" && m.Hosts > 0:
-		p.Add(m.Pos, "leave hosts out", "%s is an OpenWrt device, which is a switch and takes no hosts", m.Name)
+	kinds, titles, agents := deviceWords()
+	switch k := m.Device(); {
+	case k == nil && (m.Agent != "" || m.Ports != nil):
+		p.Add(m.Pos, "add  kind: "+choice(kinds), "%s has an agent, or ports, but is no %s", m.Name, choice(titles))
+	case k == nil:
+	case m.Hosts > 0:
+		p.Add(m.Pos, "leave hosts out", "%s is %s, which is a switch and takes no hosts", m.Name, k.A())
 	case slices.Contains(m.Ports, m.NIC) && m.NIC != "":
 		p.Add(m.Pos, "leave it out of ports", "%s of %s leads to the gateway, so it is no port of the switch", m.NIC,
 			m.Name)
-	case m.Kind != "" && m.Agent == "":
-		m.Agent = AgentOVS
+	case m.Agent == "" && len(k.Agents) > 0:
+		m.Agent = k.Agents[0].Word
+	case m.Agent != "" && len(k.Agents) == 0 && DeviceKindOf(m.Kind) != nil:
+		p.Add(m.Pos, "leave agent out", "%s is %s, which is a switch by nothing but itself", m.Name, k.A())
+	case slices.Contains(agents, m.Agent) && k.agent(m.Agent) == nil && DeviceKindOf(m.Kind) != nil:
+		p.Add(m.Pos, "choose "+choice(k.agentWords()), "%s is %s, which cannot have the agent %s", m.Name, k.A(),
+			m.Agent)
 	}
 }
 
@@ -158,7 +155,7 @@ func (l *List) plug(s string) (Plug, error) {
 	case m == nil:
 		return Plug{}, topology.Mistaken("the machines are those of the list, and gateway",
 			"there is no machine %q", name)
-	case m.Kind != "" && !slices.Contains(m.Ports, port):
+	case m.Configured() && !slices.Contains(m.Ports, port):
 		return Plug{}, topology.Mistaken(fmt.Sprintf("add it:  %s: {ports: [%s]}", name,
 			strings.Join(append(slices.Clone(m.Ports), port), ", ")), "%s is not among the ports of %s", port, name)
 	}

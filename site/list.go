@@ -71,9 +71,9 @@ type Machine struct {
 	// machine itself. 0: the machine takes nodes of any kind.
 	Hosts int `json:"hosts,omitempty"`
 
-	// Kind is OpenWrt for a device that becomes one switch and nothing else, or empty for a machine
-	// that runs this program. Agent is the switch software, Ports are the switch's ports by the
-	// device's own names.
+	// Kind is the word of a DeviceKind for a device that becomes one switch and nothing else, or
+	// empty for a machine that runs this program. Agent is the switch software, Ports are the
+	// switch's ports by the device's own names.
 	Kind  string   `json:"kind,omitempty"`
 	Agent string   `json:"agent,omitempty"`
 	Ports []string `json:"ports,omitempty"`

@@ -14,8 +14,8 @@ import (
 )
 
 // A rack is another form of a list of machines: a gateway, which is the head and runs all nodes
-// that are not hosts, and devices, each of which is a host, or a switch if it runs OpenWrt. Links
-// are carried by VLANs or wires.
+// that are not hosts, and devices, each of which is a host, or a switch if it is of a DeviceKind.
+// Links are carried by VLANs or wires.
 
 var racks = inYAML(func(root *yamlfile.Value) bool {
 	return root != nil && (root.Get("devices") != nil || root.Get("gateway") != nil)
@@ -52,7 +52,7 @@ func (l *List) readRack(root *yamlfile.Value, p *topology.Problems) {
 func (l *List) fillRack(p *topology.Problems) {
 	l.Carrier = vlans.Word
 	for _, m := range l.Machines {
-		if m.Kind == "" {
+		if !m.Configured() {
 			m.Hosts = cmp.Or(m.Hosts, 1)
 		}
 		if m.VLAN == 0 {

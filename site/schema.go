@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Schema returns the JSON Schema (draft 2020-12) of Trivet's own lists of machines and of racks,
@@ -35,16 +36,17 @@ func Schema() []byte {
 		return describe("The interface that has the VLANs; else the one with the address.",
 			object{"type": "string", "pattern": nicPattern.String()})
 	}
+	kinds, _, agents := deviceWords()
 	machine := object{"anyOf": []object{target(), {"type": "null"}, capacity(object{
 		"ssh": describe("user@host:port, or a Host of ~/.ssh/config; else the machine's name here.", target()),
 		"key": describe("File of the private key.", object{"type": "string"}),
 		"nic": nic(),
 		"vlan": describe("VLAN of its first link to the head.",
 			object{"type": "integer", "minimum": 2, "maximum": maxVLAN}),
-		"kind": describe("openwrt: a device that becomes a switch over SSH alone.", object{"const": OpenWrt}),
-		"agent": describe("What makes an OpenWrt device an OpenFlow switch.",
-			object{"enum": []string{AgentOVS, AgentOFSwitch}}),
-		"ports": describe("Interfaces of an OpenWrt device that may be ports of the switch.",
+		"kind": describe(strings.Join(kinds, ", ")+": a device that becomes a switch over SSH alone.",
+			object{"enum": kinds}),
+		"agent": describe("What makes such a device a switch.", object{"enum": agents}),
+		"ports": describe("Interfaces of such a device that may be ports of the switch.",
 			object{"anyOf": []object{nic(), {"type": "array", "uniqueItems": true, "items": nic()}}}),
 		"hosts": describe("It takes hosts only, so many at most; 1: the host is the machine itself.",
 			object{"type": "integer", "minimum": 1, "maximum": maxHosts}),

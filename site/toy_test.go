@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +74,42 @@ func TestCarriersApart(t *testing.T) {
 			case *ast.SwitchStmt:
 				if isCarrier(x.Tag) {
 					t.Errorf("%s tells carriers apart", set.Position(x.Pos()))
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || seen < 100 {
+		t.Errorf("%d files: %v", seen, err)
+	}
+}
+
+// TestDevicesApart proves that no code of the program knows a kind of devices that are only
+// configured by its word, but for its own: whatever differs between kinds is said by these.
+func TestDevicesApart(t *testing.T) {
+	own := []string{"../site/openwrt.go", "../target/openwrt/", "../internal/all/", "../topology/formats/clab/"} // the last: a kind of images
+	seen := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			slices.ContainsFunc(own, func(o string) bool { return strings.HasPrefix(path, o) }) {
+			return err
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		seen++
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch x := n.(type) {
+			case *ast.SelectorExpr:
+				if slices.Contains([]string{"OpenWrt", "AgentOVS", "AgentOFSwitch"}, x.Sel.Name) {
+					t.Errorf("%s names %s", set.Position(x.Pos()), x.Sel.Name)
+				}
+			case *ast.BasicLit:
+				if text := strings.ToLower(x.Value); strings.Contains(text, "openwrt") && !strings.Contains(text, "experiments/") && !strings.Contains(text, " doc:") {
+					t.Errorf("%s says %s", set.Position(x.Pos()), x.Value)
 				}
 			}
 			return true

@@ -8,5 +8,6 @@ import (
 	_ "trivet.dev/trivet/target/container"
 	_ "trivet.dev/trivet/target/guest"
 	_ "trivet.dev/trivet/target/local"
+	_ "trivet.dev/trivet/target/openwrt"
 	_ "trivet.dev/trivet/target/sites"
 )

@@ -45,8 +45,8 @@ func TestImports(t *testing.T) {
 		"target/local/delayline": {"plan", "site", "datapath", "openflow", "controller", "target/local", "lab"},
 
 		"lab":          {"datapath/", "target"}, // each registers itself
-		"target/local": {"target/sites", "target/openwrt", "datapath/all"},
-		"target/sites": {"datapath/all"},
+		"target/local": {"target/sites", "target/configured", "target/openwrt", "datapath/all"},
+		"target/sites": {"datapath/all", "target/openwrt"},
 	} {
 		seen := map[string]bool{}
 		below(t, p, seen)

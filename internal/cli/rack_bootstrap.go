@@ -56,7 +56,7 @@ func (b *bootstrap) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	devices = slices.DeleteFunc(devices, provision.IsOpenWrt) // the playbooks do not handle them
+	devices = slices.DeleteFunc(devices, (*site.Machine).Unmanaged) // the playbooks leave them alone
 	if err := b.passwords(ctx, devices); err != nil {
 		return err
 	}

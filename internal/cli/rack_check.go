@@ -102,7 +102,7 @@ func checkedOf(found *sites.Checked) []checkedMachine {
 	out := []checkedMachine{{Name: "gateway", Findings: warning(found.Gateway)}}
 	for _, d := range found.Devices {
 		m := checkedMachine{Name: d.Name, Machine: d.Machine.String(), Findings: warning(d.Rack)}
-		if d.Err != nil || !d.OnlySwitches() {
+		if d.Err != nil || !d.Configured() {
 			m.Findings = warning(append(siteFindings(d.Examined), d.Rack...))
 		}
 		if d.Health != nil {

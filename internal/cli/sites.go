@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,7 @@ func (a *app) showSites(t *topology.Topology, sites lab.Sites) {
 		if o.Clock != nil {
 			clock = fmt.Sprintf("%+.1f ms ± %.1f ms", o.Clock.Offset, o.Clock.Within)
 		} else if o.Kind != "" && o.Problem == "" {
-			clock = fmt.Sprintf("a switch by %s, over SSH", o.Agent)
+			clock = fmt.Sprintf("a switch by %s, over SSH", cmp.Or(o.Agent, o.Kind))
 		} else if o.Problem != "" {
 			clock = a.paint(red, o.Problem)
 		}

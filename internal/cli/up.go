@@ -153,9 +153,9 @@ func (a *app) runUp(ctx context.Context, s *source, c consent, args []string, on
 		if where = words.Plural(len(sites.Used(machines, r)), "other site") + " over SSH"; len(machines.Machines) == 0 {
 			where = "on this machine"
 		}
-		if n := sites.Devices(r, machines); n > 0 {
+		if devices := sites.Devices(r, machines); devices != "" {
 			where = strings.TrimPrefix(where, "0 other sites over SSH")
-			where = strings.TrimPrefix(where+fmt.Sprintf(", %s as switches", words.Plural(n, "OpenWrt device")), ", ")
+			where = strings.TrimPrefix(where+", "+devices+" as switches", ", ")
 		}
 	}
 	a.say("%s  %s", name, describe(r, where))

@@ -39,7 +39,7 @@ var (
 	Examination = limit("an examination of a device", time.Minute)
 
 	// Its script waits up to 20 s for each port.
-	DeviceDown = limit("an OpenWrt device going down", 5*time.Minute)
+	DeviceDown = limit("a device to become what it was", 5*time.Minute)
 )
 
 // Clouds.

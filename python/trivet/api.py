@@ -1247,7 +1247,7 @@ class Server(TypedDict):
 class SiteInfo(TypedDict):
     agent: NotRequired[str]  #: What makes a device a switch: ovs, or ofswitch
     clock: NotRequired[Clock]
-    kind: NotRequired[str]  #: openwrt: a device that is a switch and has no daemon
+    kind: NotRequired[str]  #: Of a device that is a switch and has no daemon: openwrt
     machine: str  #: As it is reached over SSH
     name: str
     problem: NotRequired[str]  #: Why it does not answer

@@ -5,7 +5,6 @@ package provision
 import (
 	"encoding/json"
 	"regexp"
-	"slices"
 	"strings"
 
 	"trivet.dev/trivet/site"
@@ -15,10 +14,8 @@ import (
 // vars are variables of Ansible.
 type vars = map[string]any
 
-// IsOpenWrt reports whether a device runs OpenWrt; no packages are installed on it then.
-func IsOpenWrt(m *site.Machine) bool {
-	return m.Kind == site.OpenWrt || slices.Contains(m.Labels, site.OpenWrt)
-}
+// unmanaged is the group of devices that playbooks leave alone.
+const unmanaged = "unmanaged"
 
 // notInGroups matches characters that are not allowed in names of Ansible's groups.
 var notInGroups = regexp.MustCompile(`[^A-Za-z0-9_]`)
@@ -30,7 +27,7 @@ const fromMemory = "{{ (lookup('ansible.builtin.file', '/proc/self/fd/3') | from
 // inventory returns the Ansible inventory of a rack. The collection's own inventory plugin derives
 // the same from the same file, for users who run the collection without Trivet.
 func (r *Run) inventory() ([]byte, error) {
-	groups := map[string]vars{"gateway": {}, "devices": {}}
+	groups := map[string]vars{"gateway": {}, "devices": {}, unmanaged: {}}
 	put := func(name string, labels []string, v vars) {
 		for _, g := range labels {
 			g = notInGroups.ReplaceAllString(g, "_")
@@ -56,8 +53,11 @@ func (r *Run) inventory() ([]byte, error) {
 			}
 		}
 		groups := append([]string{"devices"}, m.Labels...)
-		if IsOpenWrt(m) && !slices.Contains(groups, site.OpenWrt) {
-			groups = append(groups, site.OpenWrt)
+		if m.Unmanaged() {
+			groups = append(groups, unmanaged)
+		}
+		if m.Configured() {
+			groups = append(groups, m.Kind)
 		}
 		put(m.Name, groups, v)
 	}

@@ -19,6 +19,7 @@ devices:
   jet-1: {ssh: "nvidia@10.42.0.201:2222", vlan: 201, nic: eth7, key: /keys/jet, labels: jetson}
   far:   {ssh: root@pi.example.org, vlan: 9, address: 10.42.0.9}
   wrt-1: {ssh: "[fd00::2]:22", vlan: 11, label: openwrt}
+  wrt-2: {ssh: root@10.42.0.12, vlan: 12, kind: openwrt}
 `
 
 func newRun(t *testing.T, text string) *Run {
@@ -68,7 +69,7 @@ func TestInventory(t *testing.T) {
 		return out
 	}
 	ours, theirs := read(filepath.Join(dir, "inventory.json")), read(file, "ANSIBLE_INVENTORY_ENABLED=trivet.rack.rack")
-	for _, group := range []string{"gateway", "devices", "pi", "jetson", "k3s_agent", "k3s_server", "openwrt"} {
+	for _, group := range []string{"gateway", "devices", "pi", "jetson", "k3s_agent", "k3s_server", "openwrt", "unmanaged"} {
 		if a, b := hostsOf(ours[group]), hostsOf(theirs[group]); !reflect.DeepEqual(a, b) || len(a) == 0 {
 			t.Errorf("%s: %v by the program, %v by the plugin", group, a, b)
 		}

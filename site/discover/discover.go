@@ -156,13 +156,19 @@ func name(devices []*Device) {
 // common.
 func hostName(host string) string {
 	s, _, _ := strings.Cut(strings.ToLower(host), ".")
-	if slices.Contains([]string{"localhost", "raspberrypi", "openwrt", "ubuntu", "debian", "jetson"}, s) ||
-		!site.CanName(s) || net.ParseIP(s) != nil {
+	common := []string{"localhost", "raspberrypi", "ubuntu", "debian", "jetson"}
+	for _, k := range site.DeviceKinds() {
+		common = append(common, k.Guess.Hosts...)
+	}
+	if slices.Contains(common, s) || !site.CanName(s) || net.ParseIP(s) != nil {
 		return "" // default names
 	}
 	return s
 }
 
 func (d *Device) prefix() string {
-	return cmp.Or(map[string]string{"pi": "pi", "jetson": "jet", "openwrt": "wrt"}[d.Kind], "dev")
+	if k := site.DeviceKindOf(d.Kind); k != nil {
+		return cmp.Or(k.Guess.Name, k.Word)
+	}
+	return cmp.Or(map[string]string{"pi": "pi", "jetson": "jet"}[d.Kind], "dev")
 }

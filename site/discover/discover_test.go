@@ -23,8 +23,14 @@ func device(address, mac, banner, host string) *Device {
 	return d
 }
 
+// A kind of devices that are only configured, which nothing here knows but by its register.
+func init() {
+	site.RegisterDeviceKind(&site.DeviceKind{Word: "toy", Title: "toy switch", Guess: site.DeviceGuess{User: "admin", Name: "plaything", Servers: []string{"toyssh"}, Hosts: []string{"toybox"}}})
+}
+
 // TestGuess proves that what a device is follows from its vendor, its SSH server and its name, and
-// that a vendor's MAC counts for more than what a device says.
+// that a vendor's MAC counts for more than what a device says; kinds that are registered are
+// guessed as they say.
 func TestGuess(t *testing.T) {
 	for _, c := range []struct{ mac, banner, host, kind, user string }{
 		{"dc:a6:32:01:02:03", "OpenSSH_9.2p1 Debian-2+deb12u3", "node1", "pi", "pi"},
@@ -33,6 +39,7 @@ func TestGuess(t *testing.T) {
 		{"02:00:00:00:00:02", "OpenSSH_8.9p1 Ubuntu-3", "orin-7", "jetson", "nvidia"},
 		{"02:00:00:00:00:03", "dropbear_2022.83", "", "openwrt", "root"},
 		{"dc:a6:32:01:02:04", "dropbear", "jetson", "pi", "pi"},
+		{"02:00:00:00:00:05", "ToySSH_1.0", "", "toy", "admin"}, {"02:00:00:00:00:06", "OpenSSH_9.2p1", "toybox", "toy", "admin"},
 		{"02:00:00:00:00:04", "OpenSSH_9.2p1", "box", "", "root"},
 	} {
 		if d := device("10.42.0.9", c.mac, c.banner, c.host); d.Kind != c.kind || d.User != c.user || d.Why == "" {
@@ -49,7 +56,7 @@ func TestInventory(t *testing.T) {
 	devices := []*Device{
 		device("10.42.0.1", "02:00:00:00:00:01", ssh, "gate.lan"), device("10.42.0.101", "dc:a6:32:00:00:01", ssh, "raspberrypi"),
 		device("10.42.0.102", "dc:a6:32:00:00:02", ssh, "twin"), device("10.42.1.102", "dc:a6:32:00:00:03", ssh, "twin"),
-		device("10.42.1.7", "02:00:00:00:00:07", "", "printer"),
+		device("10.42.1.7", "02:00:00:00:00:07", "", "printer"), device("10.42.0.50", "02:00:00:00:00:08", "ToySSH_1.0", "toybox.lan"),
 	}
 	name(devices)
 	text := Inventory("eth1", devices)
@@ -61,11 +68,11 @@ func TestInventory(t *testing.T) {
 	for _, m := range list.Machines {
 		got = append(got, m.Name+" "+m.String())
 	}
-	want := []string{"gate root@10.42.0.1", "pi-101 pi@10.42.0.101", "pi-102 pi@10.42.0.102", "pi-1-102 pi@10.42.1.102"}
+	want := []string{"gate root@10.42.0.1", "pi-101 pi@10.42.0.101", "pi-102 pi@10.42.0.102", "pi-1-102 pi@10.42.1.102", "plaything-50 admin@10.42.0.50"}
 	if !slices.Equal(got, want) || list.Head.NIC != "eth1" || list.Machines[1].VLAN != 101 || list.Machines[3].VLAN == 102 {
 		t.Errorf("%q\n%s", got, text)
 	}
-	if !strings.Contains(text, "# printer: {") || list.Machine("pi-101").Labels[0] != "pi" {
+	if !strings.Contains(text, "# printer: {") || list.Machine("pi-101").Labels[0] != "pi" || list.Machine("plaything-50").Kind != "toy" {
 		t.Error(text)
 	}
 }

@@ -1,11 +1,15 @@
 package discover
 
-import "strings"
+import (
+	"strings"
+
+	"trivet.dev/trivet/site"
+)
 
 // Guess is what a device may be.
 type Guess struct {
 	Name   string   `json:"name"`
-	Kind   string   `json:"kind,omitempty"` // pi, jetson, openwrt; empty: unknown
+	Kind   string   `json:"kind,omitempty"` // pi, jetson, or of a site.DeviceKind; empty: unknown
 	User   string   `json:"user"`           // default user of its vendor's image
 	Labels []string `json:"labels,omitempty"`
 	Why    string   `json:"why"`
@@ -45,22 +49,23 @@ func guess(d *Device) Guess {
 	}
 	pi := Guess{Kind: "pi", User: "pi", Labels: []string{"pi"}}
 	jetson := Guess{Kind: "jetson", User: "nvidia", Labels: []string{"jetson", "gpu"}}
-	wrt := Guess{Kind: "openwrt", User: "root", Labels: []string{"openwrt"}}
 	because := func(g Guess, why string) Guess {
 		g.Why = why
 		return g
 	}
+	server, serves := deviceBy(banner, func(g site.DeviceGuess) []string { return g.Servers })
+	called, _ := deviceBy(host, func(g site.DeviceGuess) []string { return g.Hosts })
 	switch {
-	case has(banner, "dropbear") && d.Vendor == "":
-		return because(wrt, "its SSH server is dropbear")
+	case server != nil && d.Vendor == "":
+		return because(*server, "its SSH server is "+serves)
 	case d.Vendor == raspberry:
 		return because(pi, "its MAC is one of Raspberry Pi's")
 	case d.Vendor == nvidia:
 		return because(jetson, "its MAC is one of NVIDIA's")
 	case has(banner, "raspbian", "rpt"): // Raspberry Pi OS: Debian-5+rpt1
 		return because(pi, "its SSH server is Raspberry Pi OS's")
-	case has(host, "openwrt"):
-		return because(wrt, "it is called so")
+	case called != nil:
+		return because(*called, "it is called so")
 	case has(host, "raspberrypi"):
 		return because(pi, "it is called so")
 	case has(host, "jetson", "nvidia", "tegra", "orin", "xavier"):
@@ -69,4 +74,17 @@ func guess(d *Device) Guess {
 		return Guess{User: "root", Why: "no SSH server answers"}
 	}
 	return Guess{User: "root", Why: "nothing tells what it is"}
+}
+
+// deviceBy is the first kind of devices that are only configured of whose words one is in a text,
+// and that word; nil if there is none.
+func deviceBy(text string, of func(site.DeviceGuess) []string) (is *Guess, by string) {
+	for _, k := range site.DeviceKinds() {
+		for _, word := range of(k.Guess) {
+			if strings.Contains(text, word) {
+				return &Guess{Kind: k.Word, User: k.Guess.User, Labels: []string{k.Word}}, word
+			}
+		}
+	}
+	return nil, ""
 }

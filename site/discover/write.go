@@ -2,7 +2,6 @@ package discover
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"trivet.dev/trivet/internal/words"
@@ -29,8 +28,8 @@ func Inventory(inner string, devices []*Device) string {
 		if v := vlans[d]; v != uint16(d.Address.As4()[3]) {
 			entry += fmt.Sprintf(", vlan: %d", v)
 		}
-		if slices.Contains(d.Labels, site.OpenWrt) {
-			entry += ", kind: " + site.OpenWrt
+		if k := site.DeviceKindOf(d.Kind); k != nil {
+			entry += ", kind: " + k.Word
 		}
 		if len(d.Labels) > 0 {
 			entry += ", labels: [" + strings.Join(d.Labels, ", ") + "]"

@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/configured"
 )
 
 // dir is the directory of a lab's files on a device: in memory, writable only for root.
@@ -34,8 +35,8 @@ func runWith(ctx context.Context, l *site.Login, id string, input io.Reader, arg
 }
 
 // Up makes a device the switch of a plan. If that fails, the device is as it was before.
-func Up(ctx context.Context, l *site.Login, p Plan) error {
-	if err := send(ctx, l, p); err != nil {
+func (p Plan) Up(ctx context.Context, l *site.Login) error {
+	if err := p.send(ctx, l); err != nil {
 		return err
 	}
 	_, err := run(ctx, l, p.ID, "up")
@@ -43,7 +44,7 @@ func Up(ctx context.Context, l *site.Login, p Plan) error {
 }
 
 // send writes the script of a plan to its device, and changes nothing else.
-func send(ctx context.Context, l *site.Login, p Plan) error {
+func (p Plan) send(ctx context.Context, l *site.Login) error {
 	network, err := l.Run(ctx, "/sbin/uci -q export network", nil)
 	if err != nil {
 		return fmt.Errorf("%s: read its configuration (uci export network): %w", l.Machine.Name, err)
@@ -63,8 +64,8 @@ func send(ctx context.Context, l *site.Login, p Plan) error {
 
 // SetPorts sets the ports of a device up or down as a plan says; the plan differs from the current
 // one in nothing else.
-func SetPorts(ctx context.Context, l *site.Login, p Plan) error {
-	if err := send(ctx, l, p); err != nil {
+func (p Plan) SetPorts(ctx context.Context, l *site.Login) error {
+	if err := p.send(ctx, l); err != nil {
 		return err
 	}
 	_, err := run(ctx, l, p.ID, "set")
@@ -73,23 +74,23 @@ func SetPorts(ctx context.Context, l *site.Login, p Plan) error {
 
 // Down restores the device's state from before Up, if Up was called for that lab. It returns what
 // could not be restored.
-func Down(ctx context.Context, l *site.Login, id string) (lost string, err error) {
+func (p Plan) Down(ctx context.Context, l *site.Login) (lost string, err error) {
 	ctx, cancel := patience.DeviceDown.Context(ctx)
 	defer cancel()
-	is, err := Is(ctx, l, id)
+	is, err := p.Is(ctx, l)
 	if err == nil && is {
-		lost, err = run(ctx, l, id, "down")
+		lost, err = run(ctx, l, p.ID, "down")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("%s: its shell has not made it what it was within %s; there:  sh %s/switch.sh down",
-			l.Machine.Name, patience.DeviceDown.Within(err), dir(id))
+			l.Machine.Name, patience.DeviceDown.Within(err), dir(p.ID))
 	}
 	return lost, err
 }
 
 // Is says whether a device is a switch of a lab, or has begun to be.
-func Is(ctx context.Context, l *site.Login, id string) (bool, error) {
-	out, err := l.Run(ctx, "[ ! -e "+quote(dir(id)+"/switch.sh")+" ] || echo yes", nil)
+func (p Plan) Is(ctx context.Context, l *site.Login) (bool, error) {
+	out, err := l.Run(ctx, "[ ! -e "+quote(dir(p.ID)+"/switch.sh")+" ] || echo yes", nil)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", l.Machine.Name, err)
 	}
@@ -99,12 +100,9 @@ func Is(ctx context.Context, l *site.Login, id string) (bool, error) {
 // beat is the interval of the head's heartbeat to a device.
 const beat = 2 * time.Second
 
-// ErrGone says that a device is no longer a switch of the lab.
-var ErrGone = errors.New("it is no switch of the lab any more: it has reverted, or was started anew")
-
 // Beat sends the heartbeat that keeps a device from reverting, until the connection or ctx ends, or
 // the device has reverted.
-func Beat(ctx context.Context, l *site.Login, id string) error {
+func (p Plan) Beat(ctx context.Context, l *site.Login) error {
 	s, err := l.Session(ctx)
 	if err != nil {
 		return err
@@ -113,7 +111,7 @@ func Beat(ctx context.Context, l *site.Login, id string) error {
 	in, out := io.Pipe()
 	s.Stdin = in
 	ended := make(chan error, 1)
-	if err := s.Start("exec sh " + quote(dir(id)+"/switch.sh") + " beat"); err != nil {
+	if err := s.Start("exec sh " + quote(dir(p.ID)+"/switch.sh") + " beat"); err != nil {
 		return err
 	}
 	go func() { ended <- s.Wait() }()
@@ -122,8 +120,8 @@ func Beat(ctx context.Context, l *site.Login, id string) error {
 		select {
 		case err := <-ended:
 			out.Close()
-			if is, asked := Is(ctx, l, id); asked == nil && !is {
-				return ErrGone
+			if is, asked := p.Is(ctx, l); asked == nil && !is {
+				return configured.ErrGone
 			}
 			return errors.Join(errors.New("the connection is lost"), err)
 		case <-ctx.Done():
@@ -140,7 +138,7 @@ func Beat(ctx context.Context, l *site.Login, id string) error {
 
 // Status returns the state of a device's connections to its controllers, under the addresses that
 // the device uses.
-func Status(ctx context.Context, l *site.Login, p Plan) (out []datapath.ControllerStatus, err error) {
+func (p Plan) Status(ctx context.Context, l *site.Login) (out []datapath.ControllerStatus, err error) {
 	if len(p.Controllers) == 0 {
 		return nil, nil
 	}
@@ -187,33 +185,20 @@ func readStatus(text string) (out []datapath.ControllerStatus, err error) {
 	return out, nil
 }
 
-// Flows counts the flow entries of a switch, or those for packets received on a port.
-func Flows(ctx context.Context, l *site.Login, p Plan, inPort uint32) (int, error) {
+// Flows counts the flow entries of a switch.
+func (p Plan) Flows(ctx context.Context, l *site.Login) (int, error) {
 	if p.Agent == site.AgentOFSwitch {
 		return 0, errors.New("the agent ofswitch does not say how many flow entries it has")
 	}
-	words := []string{"flows"}
-	if inPort != 0 {
-		words = append(words, strconv.Itoa(int(inPort)))
-	}
-	out, err := run(ctx, l, p.ID, words...)
+	out, err := run(ctx, l, p.ID, "flows")
 	if err != nil {
 		return 0, err
 	}
 	return strconv.Atoi(out)
 }
 
-// Vsctl runs commands of ovs-vsctl, in one transaction, at a device whose agent is Open vSwitch.
-func Vsctl(ctx context.Context, l *site.Login, p Plan, commands ...[]string) (string, error) {
-	arguments := []string{"vsctl"}
-	for _, c := range commands {
-		arguments = append(append(arguments, "--"), c...)
-	}
-	return run(ctx, l, p.ID, arguments...)
-}
-
-// Ofctl has ovs-ofctl ask such a switch something, with an input.
-func Ofctl(ctx context.Context, l *site.Login, p Plan, input, command string, more ...string) (string, error) {
+// ofctl has ovs-ofctl ask a switch by Open vSwitch something, with an input.
+func (p Plan) ofctl(ctx context.Context, l *site.Login, input, command string, more ...string) (string, error) {
 	return runWith(ctx, l, p.ID, strings.NewReader(input),
 		append([]string{"ofctl", p.protocols(), command}, more...)...)
 }

@@ -33,7 +33,7 @@ func TestDownHangs(t *testing.T) {
 		}
 		defer login.Close()
 		undo := patience.DeviceDown.Be(200 * time.Millisecond)
-		_, err = Down(t.Context(), login, "ID")
+		_, err = Plan{ID: "ID"}.Down(t.Context(), login)
 		if undo(); err == nil || !strings.HasPrefix(err.Error(), "ap: its shell has not made it what it was within 200ms; ") || !strings.Contains(err.Error(), "sh /var/run/trivet-ID/switch.sh down") {
 			t.Errorf("%s: %v", hangs, err)
 		}

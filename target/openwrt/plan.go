@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
+	"trivet.dev/trivet/target/configured"
 	"trivet.dev/trivet/topology"
 )
 
@@ -34,15 +35,7 @@ type Plan struct {
 }
 
 // Port is a port of the switch.
-type Port struct {
-	Number int    `json:"number"` // OpenFlow port number
-	Device string `json:"device"` // its name on the device; of a VLAN, the name to give it
-	VLAN   uint16 `json:"vlan,omitempty"`
-	On     string `json:"on,omitempty"` // the interface that has the VLAN
-	Down   bool   `json:"down,omitempty"`
-
-	Blocked bool `json:"blocked,omitempty"` // it must not forward by learning: a loop
-}
+type Port = configured.Port
 
 // body does all that does not depend on the plan.
 //
@@ -179,11 +172,12 @@ func (p Plan) agentEdits() (out edits) {
 
 // Same says whether a device that is a switch by one plan already fulfils another one; down says
 // that ports have yet to be set up or down.
-func (p *Plan) Same(q *Plan) (same, down bool) {
-	if p == nil || q == nil {
-		return p == q, false
+func (p Plan) Same(other configured.Plan) (same, down bool) {
+	q, ok := other.(Plan)
+	if !ok {
+		return false, false
 	}
-	a, b := *p, *q
+	a, b := p, q
 	a.Ports, b.Ports = slices.Clone(p.Ports), slices.Clone(q.Ports)
 	for _, ports := range [][]Port{a.Ports, b.Ports} {
 		for i := range ports {
@@ -193,8 +187,8 @@ func (p *Plan) Same(q *Plan) (same, down bool) {
 	return reflect.DeepEqual(a, b), !slices.Equal(p.Ports, q.Ports)
 }
 
-// Refuses says what a switch requires that an agent cannot do.
-func Refuses(agent string, n *topology.Node, ports []Port) error {
+// refuses says what a switch requires that an agent cannot do.
+func refuses(agent string, n *topology.Node, ports []Port) error {
 	if agent != site.AgentOFSwitch {
 		return nil
 	}

@@ -3,6 +3,7 @@ package openwrt
 import (
 	"bufio"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"flag"
 	"io"
@@ -147,4 +148,23 @@ func FuzzScript(f *testing.F) {
 			t.Errorf("it made %s: %s", left, own)
 		}
 	})
+}
+
+// TestRecordedPlan proves that what labs have on disk of their devices is read as what these are,
+// and written as it was, so that a lab is resumed, and taken down, by a later version.
+func TestRecordedPlan(t *testing.T) {
+	const recorded = `{"lab":"lab","id":"ABC","switch":"s1","agent":"ovs","dpid":"0000000000000001","fail":"secure","controllers":["tcp:127.0.0.1:16653"],"ports":[{"number":1,"device":"lan1"},{"number":2,"device":"lan3","down":true,"blocked":true},{"number":3,"device":"s1-eth3","vlan":1001,"on":"lan4"}],"keep":600}`
+	p, err := kind{}.Read([]byte(recorded))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same, ports := p.Same(plan()); !same || ports {
+		t.Errorf("it is read as %+v", p)
+	}
+	if got, err := json.Marshal(p); err != nil || string(got) != recorded {
+		t.Errorf("it is written as %s: %v", got, err)
+	}
+	if _, err := (kind{}).Read([]byte(`{"lab":`)); err == nil || !strings.HasPrefix(err.Error(), "what an OpenWrt device is: ") {
+		t.Errorf("half a plan: %v", err)
+	}
 }

@@ -286,7 +286,7 @@ beat)
 	done
 	;;
 status) ovs --format=json --columns=target,is_connected,role,status list controller ;;
-flows) ovs-ofctl -O OpenFlow13 dump-flows "unix:$dir/$bridge.mgmt" ${2:+"in_port=$2"} | grep -c actions= || : ;;
+flows) ovs-ofctl -O OpenFlow13 dump-flows "unix:$dir/$bridge.mgmt" | grep -c actions= || : ;;
 vsctl)
 	shift
 	ovs "$@"

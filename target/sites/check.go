@@ -95,7 +95,7 @@ func (c *check) close() {
 func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 	fail := func(err error) { d.Err, d.Problem = err, err.Error() }
 	within := func() (context.Context, context.CancelFunc) { return patience.Examination.Context(ctx) }
-	if d.OnlySwitches() { // none of our programs run there
+	if d.Configured() { // none of our programs run there
 		ctx, cancel := within()
 		defer cancel()
 		if err := tryLogin(ctx, d.Machine, u); err != nil {
@@ -104,7 +104,7 @@ func (c *check) reach(ctx context.Context, d *CheckedDevice, u *site.User) {
 		}
 		d.Rack = append(d.Rack,
 			local.Finding{What: "reach it over SSH", OK: true,
-				Says: "it is an OpenWrt device; what is at its ports cannot be looked at from there"})
+				Says: "it is " + d.Device().A() + "; what is at its ports cannot be looked at from there"})
 		return
 	}
 	var err error
@@ -171,7 +171,7 @@ func (c *check) onSegment(ctx context.Context) (gateway []local.Finding) {
 		gateway = append(gateway, f)
 	}
 	for i, d := range c.devices {
-		if d.Err == nil && d.VLAN != 0 && !d.OnlySwitches() {
+		if d.Err == nil && d.VLAN != 0 && !d.Configured() {
 			d.Rack = append(d.Rack, portFinding(ports[i], ports))
 		}
 	}

@@ -2,6 +2,7 @@ package sites
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,18 +15,20 @@ import (
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/openwrt"
+	"trivet.dev/trivet/target/configured"
 	"trivet.dev/trivet/topology"
 )
 
-// device is an OpenWrt device. It is one of the lab's switches and runs no part: this process
-// controls it over SSH. It is kept beside the parts, and requests to all parts also go to devices.
+// device is one that is only configured. It is one of the lab's switches and runs no part: this
+// process controls it over SSH. It is kept beside the parts, and requests to all parts also go to
+// devices.
 type device struct {
 	machine *site.Machine
+	kind    configured.Kind
 
-	plan atomic.Pointer[openwrt.Plan] // as it is now; nil: it is no switch of this lab
-	gone atomic.Bool                  // it has reverted
-	lost atomic.Bool                  // the connection is lost
+	plan atomic.Pointer[configured.Plan] // see is
+	gone atomic.Bool                     // it has reverted
+	lost atomic.Bool                     // the connection is lost
 
 	ended func() // stops followDevice
 
@@ -38,17 +41,56 @@ type device struct {
 
 // deviceRecord is the record of a device for later processes.
 type deviceRecord struct {
-	Plan openwrt.Plan `json:"plan"`
+	Plan json.RawMessage `json:"plan"` // as the device's kind writes it
 
 	// Ports of the device's loopback address that lead to controllers which only the head reaches.
 	Ports map[string]int `json:"ports,omitempty"` // by controller
 }
 
-func newDevices(list *site.List) (out []*device) {
+func newDevices(list *site.List) (out []*device, err error) {
 	for _, m := range list.Devices() {
-		out = append(out, &device{machine: m})
+		kind, err := configured.Of(m)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &device{machine: m, kind: kind})
 	}
-	return out
+	return out, nil
+}
+
+// is says what the device is; nil: no switch of this lab.
+func (d *device) is() configured.Plan {
+	if p := d.plan.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// become notes what the device is from now on; nil: no switch of this lab.
+func (d *device) become(p configured.Plan) {
+	if p == nil {
+		d.plan.Store(nil)
+		return
+	}
+	d.plan.Store(&p)
+}
+
+// read returns what the device is by a record.
+func (d *device) read(r deviceRecord) (configured.Plan, error) {
+	p, err := d.kind.Read(r.Plan)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.machine.Name, err)
+	}
+	return p, nil
+}
+
+// staysAs says whether a device that is one thing already is another, but for ports that are to be
+// set up, or down.
+func staysAs(was, is configured.Plan) (same, ports bool) {
+	if was == nil || is == nil {
+		return was == nil && is == nil, false
+	}
+	return was.Same(is)
 }
 
 // connect makes sure that there is a connection to the device.
@@ -97,10 +139,10 @@ func (d *device) close() {
 }
 
 // eachDevice calls f concurrently for all devices that are switches of the lab.
-func (l *Lab) eachDevice(f func(*device, openwrt.Plan) error) error {
+func (l *Lab) eachDevice(f func(*device, configured.Plan) error) error {
 	return parallel.All(l.devices, func(d *device) error {
-		if p := d.plan.Load(); p != nil {
-			return f(d, *p)
+		if p := d.is(); p != nil {
+			return f(d, p)
 		}
 		return nil
 	})
@@ -128,7 +170,7 @@ func (l *Lab) DeviceOf(node string) (*site.Login, error) {
 func (l *Lab) joinDevices(ctx context.Context, t *topology.Topology) error {
 	var mu sync.Mutex
 	return parallel.All(l.devices, func(d *device) error {
-		if n, _ := portsAt(t, d.machine, nil, nil); n == nil || d.plan.Load() != nil {
+		if n, _ := portsAt(t, d.machine, nil, nil); n == nil || d.is() != nil {
 			return nil
 		}
 		login, err := d.connect(ctx, l.user)
@@ -136,10 +178,14 @@ func (l *Lab) joinDevices(ctx context.Context, t *topology.Topology) error {
 			return err
 		}
 		mu.Lock()
-		_, left := l.record.Devices[d.machine.Name]
+		was, left := l.record.Devices[d.machine.Name]
 		mu.Unlock()
 		if left { // see abandon
-			if _, err := openwrt.Down(ctx, login, l.record.ID); err != nil {
+			p, err := d.read(was)
+			if err == nil {
+				_, err = p.Down(ctx, login)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -153,23 +199,22 @@ func (l *Lab) joinDevices(ctx context.Context, t *topology.Topology) error {
 
 // planOf returns the plan of a device in a topology, or nil if it has no switch there. The device's
 // ports through which controllers are reached must have been chosen: see listen.
-func (l *Lab) planOf(t *topology.Topology, d *device) *openwrt.Plan {
+func (l *Lab) planOf(t *topology.Topology, d *device) configured.Plan {
 	n, ports := portsAt(t, d.machine, l.record.Wires, l.record.VNIs)
 	if n == nil {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := &openwrt.Plan{Lab: l.state.Name, ID: l.record.ID, Switch: n.Name, Agent: d.machine.Agent, DPID: n.DPID,
-		Fail: n.FailMode, STP: n.STP, OpenFlow: n.OpenFlow,
-		Ports: ports, Keep: int64(time.Duration(l.state.Sites.Keep).Seconds())}
+	s := configured.Switch{Lab: l.state.Name, ID: l.record.ID, Machine: d.machine, Topology: t, Node: n, Ports: ports,
+		Keep: time.Duration(l.state.Sites.Keep)}
 	for _, c := range controllersOf(t, n) {
 		if port := d.ports[c]; port != 0 {
 			c = fmt.Sprintf("tcp:127.0.0.1:%d", port)
 		}
-		p.Controllers = append(p.Controllers, c)
+		s.Controllers = append(s.Controllers, c)
 	}
-	return p
+	return d.kind.Plan(&s)
 }
 
 // controllersOf returns a switch's controllers: trivet, and those in topology.ForeignControllers.
@@ -259,11 +304,11 @@ func (l *Lab) meetAll(d *device, listener net.Listener, controller string) {
 
 // makeDevices makes devices the switches of a topology that is coming up.
 func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
-	err := l.change(ctx, t, func(d *device, login *site.Login, was, is *openwrt.Plan) error {
-		if err := openwrt.Up(ctx, login, *is); err != nil {
+	err := l.change(ctx, t, func(d *device, login *site.Login, was, is configured.Plan) error {
+		if err := is.Up(ctx, login); err != nil {
 			return err
 		}
-		d.plan.Store(is)
+		d.become(is)
 		d.gone.Store(false)
 		l.leadDevice(d) // a device without a head reverts, and coming up may take longer
 		return nil
@@ -279,27 +324,31 @@ func (l *Lab) makeDevices(ctx context.Context, t *topology.Topology) error {
 // reached through them and the record is written. A device that is away is no obstacle if its plan
 // stays the same, or if it is no longer to be a switch.
 func (l *Lab) change(ctx context.Context, t *topology.Topology,
-	f func(d *device, login *site.Login, was, is *openwrt.Plan) error) error {
+	f func(d *device, login *site.Login, was, is configured.Plan) error) error {
 	type step struct {
 		d       *device
-		was, is *openwrt.Plan
+		was, is configured.Plan
 	}
 	var steps []step
 	if l.record.Devices == nil {
 		l.record.Devices = map[string]deviceRecord{}
 	}
 	for _, d := range l.devices {
-		was, heard := d.plan.Load(), l.listen(t, d)
+		was, heard := d.is(), l.listen(t, d)
 		is := l.planOf(t, d)
-		if same, down := was.Same(is); same && !down && (!d.gone.Load() || d.lost.Load()) {
+		if same, ports := staysAs(was, is); same && !ports && (!d.gone.Load() || d.lost.Load()) {
 			continue
 		}
 		if is != nil {
 			if heard != nil {
 				return heard
 			}
+			plan, err := json.Marshal(is)
+			if err != nil {
+				return fmt.Errorf("%s: %w", d.machine.Name, err)
+			}
 			d.mu.Lock()
-			l.record.Devices[d.machine.Name] = deviceRecord{*is, maps.Clone(d.ports)}
+			l.record.Devices[d.machine.Name] = deviceRecord{plan, maps.Clone(d.ports)}
 			d.mu.Unlock()
 		}
 		steps = append(steps, step{d, was, is})
@@ -323,11 +372,11 @@ func (l *Lab) change(ctx context.Context, t *topology.Topology,
 // or settings differ is made anew: it forwards nothing for a second or two. After a failure,
 // changes are undone.
 func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
-	had, recorded, old := map[*device]*openwrt.Plan{}, maps.Clone(l.record.Devices), l.Topology()
+	had, recorded, old := map[*device]configured.Plan{}, maps.Clone(l.record.Devices), l.Topology()
 	anew := map[*device]bool{}
 	var mu sync.Mutex
-	err := l.change(ctx, t, func(d *device, login *site.Login, was, is *openwrt.Plan) error {
-		same, _ := was.Same(is)
+	err := l.change(ctx, t, func(d *device, login *site.Login, was, is configured.Plan) error {
+		same, _ := staysAs(was, is)
 		mu.Lock()
 		had[d], anew[d] = was, !same || d.gone.Load()
 		mu.Unlock()
@@ -350,7 +399,7 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 	}
 	if err == nil {
 		for d := range had {
-			if d.plan.Load() == nil {
+			if d.is() == nil {
 				delete(l.record.Devices, d.machine.Name)
 			}
 		}
@@ -366,7 +415,7 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 	for d, was := range had {
 		login, undo := d.now()
 		if undo == nil {
-			undo = l.replace(context.WithoutCancel(ctx), d, login, d.plan.Load(), was)
+			undo = l.replace(context.WithoutCancel(ctx), d, login, d.is(), was)
 		}
 		if undo != nil {
 			err = fmt.Errorf("%w; %w: %w; take the lab down", err, lab.ErrHalf, undo)
@@ -389,21 +438,21 @@ func (l *Lab) changeDevices(ctx context.Context, t *topology.Topology) error {
 }
 
 // replace changes a device from one plan to another.
-func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is *openwrt.Plan) error {
-	if same, _ := was.Same(is); same && is != nil && !d.gone.Load() {
-		err := openwrt.SetPorts(ctx, login, *is)
+func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is configured.Plan) error {
+	if same, _ := staysAs(was, is); same && is != nil && !d.gone.Load() {
+		err := is.SetPorts(ctx, login)
 		if err == nil {
-			d.plan.Store(is)
+			d.become(is)
 		}
 		return err
 	}
 	if was != nil {
 		d.leave()
-		lost, err := openwrt.Down(ctx, login, l.record.ID)
+		lost, err := was.Down(ctx, login)
 		if err != nil {
 			return err
 		}
-		d.plan.Store(nil)
+		d.become(nil)
 		if d.gone.Store(false); lost != "" {
 			l.owner.OnLoop(d.machine.Name + ": " + lost)
 		}
@@ -412,10 +461,10 @@ func (l *Lab) replace(ctx context.Context, d *device, login *site.Login, was, is
 		d.close()
 		return nil
 	}
-	if err := openwrt.Up(ctx, login, *is); err != nil {
+	if err := is.Up(ctx, login); err != nil {
 		return err
 	}
-	d.plan.Store(is)
+	d.become(is)
 	d.gone.Store(false)
 	l.leadDevice(d)
 	return nil
@@ -432,11 +481,11 @@ func (d *device) leave() {
 // abandon gives up a device that was no longer to be a switch but could not be reached for that. It
 // stays in the record: whoever takes the lab down, or makes it a switch again, tries once more.
 func (l *Lab) abandon(d *device) {
-	if d.plan.Load() == nil {
+	if d.is() == nil {
 		return
 	}
 	d.leave()
-	d.plan.Store(nil)
+	d.become(nil)
 	d.gone.Store(false)
 	d.lost.Store(false)
 	d.close()
@@ -448,11 +497,16 @@ func (l *Lab) abandon(d *device) {
 func (l *Lab) resumeDevices() {
 	for _, d := range l.devices {
 		if r, ok := l.record.Devices[d.machine.Name]; ok && l.planOf(l.Topology(), d) != nil {
-			d.plan.Store(&r.Plan)
+			p, err := d.read(r)
+			if err != nil {
+				l.owner.OnLoop(err.Error())
+				continue
+			}
+			d.become(p)
 			d.ports = maps.Clone(r.Ports)
 		}
 	}
-	_ = l.eachDevice(func(d *device, _ openwrt.Plan) error {
+	_ = l.eachDevice(func(d *device, _ configured.Plan) error {
 		if _, err := d.connect(l.ctx, l.user); err != nil {
 			l.owner.OnLoop(err.Error())
 		}
@@ -469,7 +523,7 @@ func (l *Lab) followDevices() {
 
 // leadDevice keeps a device from reverting, if it is a switch and nothing else does so already.
 func (l *Lab) leadDevice(d *device) {
-	if d.plan.Load() == nil || d.ended != nil {
+	if d.is() == nil || d.ended != nil {
 		return
 	}
 	ctx, end := context.WithCancel(l.ctx)
@@ -496,7 +550,7 @@ func (l *Lab) followDevice(ctx context.Context, d *device) {
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, openwrt.ErrGone) {
+		if errors.Is(err, configured.ErrGone) {
 			if !d.gone.Swap(true) {
 				l.owner.OnEnd(fmt.Sprintf("%s: %v; trivet apply FILE makes it one again", d.machine.Name, err))
 			}
@@ -519,33 +573,43 @@ func (l *Lab) keep(ctx context.Context, d *device, begun func()) error {
 	if err != nil {
 		return err
 	}
-	is, err := openwrt.Is(ctx, login, l.record.ID)
+	plan := d.is() // of a switch: see leadDevice
+	is, err := plan.Is(ctx, login)
 	if err != nil {
 		return err
 	}
 	if !is {
 		begun() // it can be reached, at least
-		return openwrt.ErrGone
+		return configured.ErrGone
 	}
 	if err := l.listen(l.Topology(), d); err != nil {
 		return err
 	}
 	begun()
-	return openwrt.Beat(ctx, login, l.record.ID)
+	return plan.Beat(ctx, login)
 }
 
 // removeDevices restores the devices of a lab.
 func removeDevices(ctx context.Context, list *site.List, was record, user *site.User, lost func(string)) error {
-	return parallel.All(newDevices(list), func(d *device) error {
-		if _, ok := was.Devices[d.machine.Name]; !ok {
+	devices, err := newDevices(list)
+	if err != nil {
+		return err
+	}
+	return parallel.All(devices, func(d *device) error {
+		r, ok := was.Devices[d.machine.Name]
+		if !ok {
 			return nil
+		}
+		plan, err := d.read(r)
+		if err != nil {
+			return err
 		}
 		defer d.close()
 		login, err := d.connect(ctx, user)
 		if err != nil {
 			return err
 		}
-		left, err := openwrt.Down(ctx, login, was.ID)
+		left, err := plan.Down(ctx, login)
 		if left != "" {
 			lost(d.machine.Name + ": " + left)
 		}

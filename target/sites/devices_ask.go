@@ -12,7 +12,7 @@ import (
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/openwrt"
+	"trivet.dev/trivet/target/configured"
 	"trivet.dev/trivet/topology"
 )
 
@@ -20,12 +20,12 @@ import (
 // controllers.
 func (l *Lab) deviceStatus(ctx context.Context) (out []datapath.SwitchStatus, err error) {
 	var mu sync.Mutex
-	err = l.eachDevice(func(d *device, p openwrt.Plan) error {
+	err = l.eachDevice(func(d *device, p configured.Plan) error {
 		login, err := d.now()
 		if err != nil {
 			return err
 		}
-		list, err := openwrt.Status(ctx, login, p)
+		list, err := p.Status(ctx, login)
 		d.mu.Lock()
 		ports := maps.Clone(d.ports)
 		d.mu.Unlock()
@@ -38,7 +38,7 @@ func (l *Lab) deviceStatus(ctx context.Context) (out []datapath.SwitchStatus, er
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		out = append(out, datapath.SwitchStatus{Switch: p.Switch, Controllers: list})
+		out = append(out, datapath.SwitchStatus{Switch: p.Facts().Switch, Controllers: list})
 		return err
 	})
 	return out, err
@@ -47,10 +47,10 @@ func (l *Lab) deviceStatus(ctx context.Context) (out []datapath.SwitchStatus, er
 // deadDevices names the devices that should be switches of the lab but are not.
 func (l *Lab) deadDevices() (out []string) {
 	for _, d := range l.devices {
-		switch p := d.plan.Load(); {
+		switch p := d.is(); {
 		case p == nil:
 		case d.gone.Load():
-			out = append(out, "switch "+p.Switch+" at "+d.machine.Name)
+			out = append(out, "switch "+p.Facts().Switch+" at "+d.machine.Name)
 		case d.lost.Load():
 			out = append(out, d.machine.Name)
 		}
@@ -61,7 +61,7 @@ func (l *Lab) deadDevices() (out []string) {
 // deviceInfo describes the devices that are switches.
 func (l *Lab) deviceInfo() (out []lab.SiteInfo) {
 	for _, d := range l.devices {
-		if d.plan.Load() == nil {
+		if d.is() == nil {
 			continue
 		}
 		o := lab.SiteInfo{Name: d.machine.Name, Machine: d.machine.String(), Kind: d.machine.Kind,
@@ -69,7 +69,7 @@ func (l *Lab) deviceInfo() (out []lab.SiteInfo) {
 		if _, err := d.now(); err != nil {
 			o.Problem = err.Error()
 		} else if d.gone.Load() {
-			o.Problem = openwrt.ErrGone.Error()
+			o.Problem = configured.ErrGone.Error()
 		}
 		out = append(out, o)
 	}
@@ -93,9 +93,10 @@ func (l *Lab) deviceEnds(ends [][2]lab.End) {
 
 // awaitDevices waits until f reports success for all devices that have some of the switches.
 func (l *Lab) awaitDevices(ctx context.Context, switches []*topology.Node,
-	f func(context.Context, *site.Login, openwrt.Plan) (missing string, err error)) error {
-	return l.eachDevice(func(d *device, p openwrt.Plan) error {
-		if !slices.ContainsFunc(switches, func(n *topology.Node) bool { return n.Name == p.Switch }) {
+	f func(context.Context, *site.Login, configured.Plan) (missing string, err error)) error {
+	return l.eachDevice(func(d *device, p configured.Plan) error {
+		name := p.Facts().Switch
+		if !slices.ContainsFunc(switches, func(n *topology.Node) bool { return n.Name == name }) {
 			return nil
 		}
 		for missing := "no answer"; ; {
@@ -112,23 +113,23 @@ func (l *Lab) awaitDevices(ctx context.Context, switches []*topology.Node,
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("switch %s at %s: %s", p.Switch, d.machine.Name, missing)
+				return fmt.Errorf("switch %s at %s: %s", name, d.machine.Name, missing)
 			case <-time.After(200 * time.Millisecond):
 			}
 		}
 	})
 }
 
-func connectedDevice(ctx context.Context, login *site.Login, p openwrt.Plan) (missing string, err error) {
-	list, err := openwrt.Status(ctx, login, p)
+func connectedDevice(ctx context.Context, login *site.Login, p configured.Plan) (missing string, err error) {
+	list, err := p.Status(ctx, login)
 	if err != nil || slices.ContainsFunc(list, func(c datapath.ControllerStatus) bool { return c.Connected }) {
 		return "", err
 	}
-	return "it did not connect to " + strings.Join(p.Controllers, ", "), nil
+	return "it did not connect to " + strings.Join(p.Facts().Controllers, ", "), nil
 }
 
-func flowsAtDevice(ctx context.Context, login *site.Login, p openwrt.Plan) (missing string, err error) {
-	n, err := openwrt.Flows(ctx, login, p, 0)
+func flowsAtDevice(ctx context.Context, login *site.Login, p configured.Plan) (missing string, err error) {
+	n, err := p.Flows(ctx, login)
 	if err != nil || n > 0 {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/site/sitetest"
+	"trivet.dev/trivet/target/openwrt"
 	"trivet.dev/trivet/topology"
 )
 
@@ -77,6 +79,16 @@ func (f *fakeWrt) beaten() int {
 	return f.beats
 }
 
+// planOn is what a device is by its record.
+func planOn(t *testing.T, d *device, r deviceRecord) openwrt.Plan {
+	t.Helper()
+	p, err := d.read(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.(openwrt.Plan)
+}
+
 // TestChangeDevicesUndone proves that a device is kept from reverting once it is a switch, though
 // the lab is not up; that a change that a device cannot follow is undone there and on disk, where a
 // later process looks for what the device is, and that the device is kept from reverting
@@ -122,14 +134,14 @@ func TestChangeDevicesUndone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if is, has := r.Devices["ap"]; has != (c.want != 0) || is.Plan.DPID != c.want {
-				t.Errorf("on disk: %v, %+v", has, is.Plan)
+			if on, has := r.Devices["ap"]; has != (c.want != 0) || has && planOn(t, d, on).DPID != c.want {
+				t.Errorf("on disk: %v, %s", has, on.Plan)
 			}
-			switch p := d.plan.Load(); {
+			switch p, _ := d.is().(openwrt.Plan); {
 			case c.half:
-			case c.was == 0 && (p != nil || d.ended != nil):
+			case c.was == 0 && (d.is() != nil || d.ended != nil):
 				t.Errorf("it is a switch: %+v", p)
-			case c.was != 0 && (p == nil || p.DPID != c.was || !f.is):
+			case c.was != 0 && (p.DPID != c.was || !f.is):
 				t.Errorf("it is not what it was: %+v", p)
 			case c.was != 0 && d.ended == nil:
 				t.Error("nobody keeps it from reverting")
@@ -160,8 +172,12 @@ func TestDeviceAway(t *testing.T) {
 	if err := l.listen(l.Topology(), d); err != nil || len(d.ports) != 0 {
 		t.Errorf("it listens for %v: %v", d.ports, err)
 	}
-	d.plan.Store(l.planOf(is, d)) // as if it had become that
-	l.record.Devices = map[string]deviceRecord{"ap": {Plan: *d.plan.Load()}}
+	d.become(l.planOf(is, d)) // as if it had
+	plan, err := json.Marshal(d.is())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.record.Devices = map[string]deviceRecord{"ap": {Plan: plan}}
 	l.set(is)
 
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -178,13 +194,13 @@ func TestDeviceAway(t *testing.T) {
 	if err := l.changeDevices(t.Context(), &topology.Topology{}); err != nil {
 		t.Errorf("it is to be no switch any more: %v", err)
 	}
-	if d.plan.Load() != nil || d.ended != nil {
+	if d.is() != nil || d.ended != nil {
 		t.Error("it still is a switch of the lab")
 	}
 	if len(said) != 1 || !strings.HasPrefix(said[0], "ap is no part of the lab any more, but does not answer; what is left there ") {
 		t.Errorf("it says %q", said)
 	}
-	if r, err := readRecord(l.state.Name); err != nil || r.Devices["ap"].Plan.Switch != "s1" {
+	if r, err := readRecord(l.state.Name); err != nil || planOn(t, d, r.Devices["ap"]).Switch != "s1" {
 		t.Errorf("on disk: %+v, %v", r.Devices, err)
 	}
 	d.machine.Port, f.is = open, true

@@ -91,6 +91,10 @@ func begin(s lab.State, owner lab.Hooks) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
+	devices, err := newDevices(s.Sites)
+	if err != nil {
+		return nil, err
+	}
 	l := &Lab{here: here, state: s, owner: owner, user: user, parts: map[string]*part{},
 		turning: make(chan struct{}, 1)}
 	l.record = newRecord()
@@ -99,7 +103,7 @@ func begin(s lab.State, owner lab.Hooks) (*Lab, error) {
 	for _, m := range s.Sites.Sites() {
 		l.parts[m.Name] = newPart(s.Name, l.record.ID, m)
 	}
-	l.devices = newDevices(s.Sites)
+	l.devices = devices
 	l.set(&topology.Topology{})
 	l.via.Store(new([]lab.Carried))
 	return l, nil

@@ -70,11 +70,11 @@ func placeMembers(t *topology.Topology, list *site.List, old *topology.Topology)
 func checkMembers(p *topology.Problems, t *topology.Topology, list *site.List) {
 	c := t.Cluster
 	for _, n := range t.Nodes {
-		if m := list.Machine(n.Sited()); m != nil && m.OnlySwitches() &&
+		if m := list.Machine(n.Sited()); m != nil && m.Configured() && m.Device().Controllers &&
 			slices.ContainsFunc(n.Controllers, t.IsBuiltin) {
 			p.Add(n.Pos, "place it elsewhere, or leave out the cluster",
-				"%s: an OpenWrt device connects to one controller of Trivet's, and not to the members of a cluster",
-				n.Name)
+				"%s: %s connects to one controller of Trivet's, and not to the members of a cluster", n.Name,
+				m.Device().A())
 		}
 	}
 	i := slices.IndexFunc(c.Members, func(m topology.Member) bool { return m.Sited() != topology.Head })

@@ -32,7 +32,7 @@ func Place(t *topology.Topology, list *site.List, cores map[string]float64, old 
 	}
 	for _, m := range list.Machines {
 		p.add(m.Name, m.Capacity, cores)
-		p.sites[len(p.sites)-1].full = m.Hosts > 0 || m.OnlySwitches()
+		p.sites[len(p.sites)-1].full = m.Hosts > 0 || m.Configured()
 	}
 	for _, n := range t.Nodes {
 		if n.Datapath.Provided() {

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
-	"trivet.dev/trivet/target/openwrt"
+	"trivet.dev/trivet/target/configured"
 	"trivet.dev/trivet/topology"
 )
 
@@ -23,13 +24,13 @@ func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology
 		n.On = m.Name
 		switch {
 		case n.Kind != topology.Switch:
-			p.Add(n.Pos, "place it elsewhere", "%s: %s is an OpenWrt device, which can be a switch and nothing else",
-				n.Name, m.Name)
+			p.Add(n.Pos, "place it elsewhere", "%s: %s is %s, which can be a switch and nothing else",
+				n.Name, m.Name, m.Device().A())
 		case has[m.Name] != "":
 			p.Add(n.Pos, "place one elsewhere", "%s: %s is %s already", n.Name, m.Name, has[m.Name])
 		}
-		if has[m.Name] = n.Name; m.Agent == site.AgentOVS {
-			n.Datapath = topology.OVS
+		if has[m.Name] = n.Name; m.Datapath() != "" {
+			n.Datapath = m.Datapath()
 		}
 	}
 	var open []*topology.Node
@@ -37,16 +38,16 @@ func placeSwitches(t *topology.Topology, list *site.List, old *topology.Topology
 		on := n.On
 		if before := was[n.Name]; before != nil && on == "" {
 			on = before.Sited()
-		} else if m := list.Machine(n.Name); on == "" && m != nil && m.OnlySwitches() {
+		} else if m := list.Machine(n.Name); on == "" && m != nil && m.Configured() {
 			on = n.Name
 		}
-		if m := list.Machine(on); m != nil && m.OnlySwitches() {
+		if m := list.Machine(on); m != nil && m.Configured() {
 			put(n, m)
 		} else if m == nil && n.Kind == topology.Switch && onlyDevicesHave(list, on) {
 			open = append(open, n)
 		}
 	}
-	open = stay(open, was, list, func(m *site.Machine) bool { return m.OnlySwitches() && has[m.Name] == "" }, put)
+	open = stay(open, was, list, func(m *site.Machine) bool { return m.Configured() && has[m.Name] == "" }, put)
 	for _, n := range open {
 		fit := slices.DeleteFunc(list.Devices(),
 			func(m *site.Machine) bool { return !slices.Contains(m.Labels, n.On) || has[m.Name] != "" })
@@ -118,14 +119,23 @@ func Wired(t *topology.Topology, list *site.List) (wired, networks int) {
 	return len(wires) - networks, networks
 }
 
-// Devices counts the devices of a list that are switches of a placed topology.
-func Devices(t *topology.Topology, list *site.List) (count int) {
+// Devices says how many devices of a list are switches of a placed topology: "2 OpenWrt devices".
+// It is empty if there are none.
+func Devices(t *topology.Topology, list *site.List) string {
+	var titles, out []string
+	count := map[string]int{}
 	for _, m := range list.Devices() {
 		if n, _ := portsAt(t, m, nil, nil); n != nil {
-			count++
+			title := m.Device().Title
+			if count[title]++; count[title] == 1 {
+				titles = append(titles, title)
+			}
 		}
 	}
-	return count
+	for _, title := range titles {
+		out = append(out, words.Plural(count[title], title))
+	}
+	return strings.Join(out, ", ")
 }
 
 // native says whether an end of a link is a host that is a machine itself, whose interfaces are not
@@ -138,7 +148,7 @@ func native(nodes map[string]*topology.Node, l *topology.Link) bool {
 func checkUnwired(l *topology.Link, list *site.List, between []string, p *topology.Problems) {
 	for i, name := range between {
 		m := list.Machine(name)
-		if m == nil || !m.OnlySwitches() {
+		if m == nil || !m.Configured() {
 			continue
 		}
 		far := strings.Replace(between[1-i], topology.Head, "gateway", 1)
@@ -172,28 +182,15 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 		if n == nil {
 			continue
 		}
-		if err := openwrt.Refuses(m.Agent, n, ports); err != nil {
-			text, hint := topology.TextAndHint(err)
-			p.Add(n.Pos, hint, "%s at %s: %s", n.Name, m.Name, text)
+		kind, err := configured.Of(m)
+		if err != nil {
+			return err
 		}
-		for _, l := range t.Links {
-			for i, e := range l.Ends {
-				if e.Node == n.Name && l.VLANsAt(i) != (topology.PortVLANs{}) {
-					p.Add(l.Pos,
-						"write them as Open vSwitch has them: config: {ovs: s1.ovs}, or place "+n.Name+" elsewhere",
-						"link %s: ports of %s are not given VLANs by vlan and trunk", l.Name(), m.Name)
-				}
-				switch impair := l.Egress(i); {
-				case e.Node != n.Name || impair == topology.Impairment{}:
-				case impair == topology.Impairment{MTU: impair.MTU}:
-					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere",
-						"link %s: the ports of %s keep the MTU that they have", l.Name(), m.Name)
-				default:
-					p.Add(l.Pos, "leave that out at links of "+n.Name+", or place it elsewhere",
-						"link %s: %s cannot limit, delay or lose what it sends", l.Name(), m.Name)
-				}
-			}
+		if !m.Device().Controllers && len(controllersOf(t, n)) > 0 {
+			p.Add(n.Pos, "write  controller: none,  or place it elsewhere", "%s: %s is %s, which takes no controller",
+				n.Name, m.Name, m.Device().A())
 		}
+		kind.Refuse(&configured.Switch{Machine: m, Topology: t, Node: n, Ports: ports}, &p)
 	}
 	nodes, keys := t.NodesByName(), topology.LinkKeys(t)
 	isDevice := func(n *topology.Node) bool {
@@ -222,7 +219,7 @@ func checkDevices(t *topology.Topology, list *site.List) error {
 
 // portsAt returns the switch that is placed at a device, or nil, and its ports by number.
 func portsAt(t *topology.Topology, m *site.Machine, wires map[string]site.Wire,
-	numbers map[string]uint32) (n *topology.Node, ports []openwrt.Port) {
+	numbers map[string]uint32) (n *topology.Node, ports []configured.Port) {
 	i := slices.IndexFunc(t.Nodes, func(n *topology.Node) bool { return n.On == m.Name && n.Kind == topology.Switch })
 	if i < 0 {
 		return nil, nil
@@ -234,7 +231,7 @@ func portsAt(t *topology.Topology, m *site.Machine, wires map[string]site.Wire,
 			if e.Node != n.Name || l.Ends[1-j].External() {
 				continue
 			}
-			port := openwrt.Port{Number: int(n.OpenFlowPort(e)), Down: l.Down, Blocked: blocked[l]}
+			port := configured.Port{Number: int(n.OpenFlowPort(e)), Down: l.Down, Blocked: blocked[l]}
 			if nic, ok := wires[keys[i]].At(m.Name, nodes[l.Ends[1-j].Node].Sited()); ok {
 				port.Device = nic
 			} else {
@@ -243,6 +240,6 @@ func portsAt(t *topology.Topology, m *site.Machine, wires map[string]site.Wire,
 			ports = append(ports, port)
 		}
 	}
-	slices.SortFunc(ports, func(a, b openwrt.Port) int { return a.Number - b.Number })
+	slices.SortFunc(ports, func(a, b configured.Port) int { return a.Number - b.Number })
 	return n, ports
 }

@@ -12,7 +12,8 @@ name: rack
 short_description: A rack's own file
 description:
   - The gateway of C(rack.yaml) becomes the host C(head), which is the machine that Ansible runs on; its devices are the group
-    C(devices), and each of their labels a group, with C(_) for what groups cannot have in their names.
+    C(devices), and each of their labels and kinds a group, with C(_) for what groups cannot have in their names.
+    Devices with a kind are in the group C(unmanaged), too, which the playbooks leave alone.
 options: {}
 """
 
@@ -40,6 +41,7 @@ class InventoryModule(BaseInventoryPlugin):
             raise AnsibleParserError(f"{path} is not a rack: it has no devices")
         self._gateway(rack.get("gateway") or {})
         inventory.add_group("devices")
+        inventory.add_group("unmanaged")
         for name, device in rack["devices"].items():
             self._device(str(name), device if isinstance(device, dict) else {"ssh": device})
 
@@ -68,8 +70,10 @@ class InventoryModule(BaseInventoryPlugin):
             ansible_ssh_private_key_file=device.get("key"), trivet_nic=device.get("nic"), trivet_address=device.get("address"),
         )
         self._labels(name, device)
-        if device.get("kind") == "openwrt":
-            self._labels(name, {"label": "openwrt"})
+        if device.get("kind"):  # it is only configured, by trivet
+            self._labels(name, {"label": device["kind"]})
+        if device.get("kind") or "openwrt" in [g.name for g in self.inventory.get_host(name).get_groups()]:
+            self._labels(name, {"label": "unmanaged"})
 
     def _labels(self, host, options):
         labels = options.get("labels", options.get("label")) or []

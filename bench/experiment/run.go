@@ -317,7 +317,7 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	if r.prepared = time.Since(began); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, or(r.UpTimeout, patience.ExperimentUp.Duration()))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.UpTimeout, patience.ExperimentUp.Duration()))
 	defer cancel()
 	instance, err := r.Driver.Up(ctx, cell)
 	if err != nil {
@@ -338,19 +338,12 @@ func (r *Runner) prepare(ctx context.Context, run Run, left []Run) error {
 	return r.Driver.Prepare(ctx, &r.Plan.Cells[run.Cell])
 }
 
-func or(d, byDefault time.Duration) time.Duration {
-	if d == 0 {
-		return byDefault
-	}
-	return d
-}
-
 // down takes the lab down, also when the context has ended.
 func (r *Runner) down() {
 	if r.instance == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), or(r.DownTimeout, patience.ExperimentDown.Duration()))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(r.DownTimeout, patience.ExperimentDown.Duration()))
 	defer cancel()
 	if err := r.instance.Down(ctx); err != nil {
 		r.say("the lab did not go down: %s", err)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
@@ -260,12 +261,7 @@ func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
 		}
 		return errors.Join(err, d.runStarts(ctx)) // of nodes that the undo has made anew
 	}
-	var begun []*topology.Node
-	for _, n := range r.changed {
-		if n.Start != "" {
-			begun = append(begun, n)
-		}
-	}
+	begun := lists.Where(r.changed, func(n *topology.Node) bool { return n.Start != "" })
 	d.runStops(ctx, begun)
 	for _, n := range begun {
 		if err := d.target().EndStart(n.Name); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -59,11 +60,8 @@ func CarrierOf(word string) *Carrier {
 // By is what carries links between machines of the list.
 func (l *List) By() *Carrier { return CarrierOf(l.Carrier) }
 
-func carrierWords() (out []string) {
-	for _, c := range carriers {
-		out = append(out, c.Word)
-	}
-	return out
+func carrierWords() []string {
+	return lists.Of(carriers, func(c *Carrier) string { return c.Word })
 }
 
 // choice is words as a choice between them.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -158,12 +159,7 @@ func (l *List) check(p *topology.Problems) {
 
 // Machine returns a machine by its name, or nil.
 func (l *List) Machine(name string) *Machine {
-	for _, m := range l.Machines {
-		if m.Name == name {
-			return m
-		}
-	}
-	return nil
+	return lists.First(l.Machines, func(m *Machine) bool { return m.Name == name })
 }
 
 // machineLists are Trivet's own lists: whatever is one file, as what that is to be is told then.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Model is a slow device in place of which a node stands. It is a model: what is said here is all
@@ -332,11 +334,6 @@ func (l *Link) bound(most Rate) {
 }
 
 // Modelled are the nodes that stand for slow devices, in order.
-func (t *Topology) Modelled() (out []*Node) {
-	for _, n := range t.Nodes {
-		if n.Model != nil {
-			out = append(out, n)
-		}
-	}
-	return out
+func (t *Topology) Modelled() []*Node {
+	return lists.Where(t.Nodes, func(n *Node) bool { return n.Model != nil })
 }

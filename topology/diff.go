@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Change is one difference between two topologies, in a node or a link; the old or new one is nil
@@ -71,26 +73,18 @@ func Diff(old, new *Topology) []Change {
 }
 
 // DiffSettings lists what differs between two topologies and shows in no node or link.
-func DiffSettings(old, new *Topology) (out []Field) {
-	for _, f := range []Field{
+func DiffSettings(old, new *Topology) []Field {
+	return lists.Where([]Field{
 		{"routing", string(cmp.Or(old.Routing, Proactive)), string(cmp.Or(new.Routing, Proactive))},
 		{"learning", string(cmp.Or(old.Learning, Proactive)), string(cmp.Or(new.Learning, Proactive))},
 		{"balance", old.Balance.String(), new.Balance.String()},
 		{"cluster", old.Cluster.String(), new.Cluster.String()},
 		{"management", old.Management.String(), new.Management.String()},
-	} {
-		if f.Old != f.New {
-			out = append(out, f)
-		}
-	}
-	return out
+	}, func(f Field) bool { return f.Old != f.New })
 }
 
 func byName(t *Topology) map[string]*Node {
-	m := make(map[string]*Node, len(t.Nodes))
-	for _, n := range t.Nodes {
-		m[n.Name] = n
-	}
+	m := lists.By(t.Nodes, func(n *Node) string { return n.Name })
 	return m
 }
 
@@ -254,10 +248,7 @@ func (n *Node) asWritten(into map[string]string) {
 }
 
 func joined[T fmt.Stringer](list []T) string {
-	words := make([]string, len(list))
-	for i, v := range list {
-		words[i] = v.String()
-	}
+	words := lists.Of(list, func(v T) string { return v.String() })
 	return strings.Join(words, ", ")
 }
 
@@ -352,10 +343,7 @@ func (c Change) String() string {
 	default:
 		what = "link " + c.OldLink.Name()
 	}
-	var details []string
-	for _, f := range c.Fields {
-		details = append(details, f.String())
-	}
+	details := lists.Of(c.Fields, Field.String)
 	if len(details) > 0 {
 		what += "   " + strings.Join(details, ", ")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 )
 
@@ -32,10 +33,7 @@ const (
 )
 
 func (g *batch) name() string {
-	var names []string
-	for _, p := range g.probes {
-		names = append(names, p.Name)
-	}
+	names := lists.Of(g.probes, func(p Probe) string { return p.Name })
 	return strings.Join(names, "+")
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/measure/environment"
 )
@@ -229,13 +230,8 @@ func (r *Runner) overBudget() bool {
 }
 
 // todo are the runs of which a probe has not been measured.
-func (r *Runner) todo() (out []Run) {
-	for _, run := range r.Plan.Runs {
-		if !r.after(run) && len(r.missing(run)) > 0 {
-			out = append(out, run)
-		}
-	}
-	return out
+func (r *Runner) todo() []Run {
+	return lists.Where(r.Plan.Runs, func(run Run) bool { return !r.after(run) && len(r.missing(run)) > 0 })
 }
 
 // missing are the groups of a run that have not been measured.

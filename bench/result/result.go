@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 )
 
@@ -112,13 +113,8 @@ type Judged struct {
 }
 
 // Open counts the statements that are to be decided yet.
-func (l *Look) Open() (n int) {
-	for _, s := range l.Statements {
-		if s.Open {
-			n++
-		}
-	}
-	return n
+func (l *Look) Open() int {
+	return lists.Count(l.Statements, func(s Judged) bool { return s.Open })
 }
 
 // TopologyFile is the file of a topology that was measured on, as it was then.

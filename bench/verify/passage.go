@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/stats"
 )
 
@@ -162,12 +163,7 @@ const parts = 9
 
 // rateIn is the rate in bit/s at which packets came in a time, and the median of its parts.
 func rateIn(slots []packets.Slot, from, until int64) (rate, middle float64) {
-	var inside []packets.Slot
-	for _, s := range slots {
-		if s.First >= from && s.Last <= until {
-			inside = append(inside, s)
-		}
-	}
+	inside := lists.Where(slots, func(s packets.Slot) bool { return s.First >= from && s.Last <= until })
 	rate = rateOf(inside)
 	// What came for a part of the time only is held against all of it.
 	if n := len(inside); n == 0 || inside[n-1].Last-inside[0].First < (until-from)*3/4 {

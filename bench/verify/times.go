@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/stats"
 )
 
@@ -166,12 +167,7 @@ func (v *verifier) judgeJitter(c *Check, all []passing) {
 // off.
 func spread(took []float64) (sd, off float64) {
 	most := stats.Quantile(took, 0.99) // beyond it a busy machine is at work
-	var kept []float64
-	for _, d := range took {
-		if d <= most {
-			kept = append(kept, d)
-		}
-	}
+	kept := lists.Where(took, func(d float64) bool { return d <= most })
 	var mean, sum float64
 	for _, d := range kept {
 		mean += d / float64(len(kept))

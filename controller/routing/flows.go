@@ -12,6 +12,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -130,11 +131,8 @@ func (n *node) isFull() bool {
 }
 
 // unheard is the traffic to a subnet in flows without an entry.
-func unheard(p netip.Prefix) (out []Traffic) {
-	for _, proto := range ported {
-		out = append(out, Traffic{p, Part{Proto: proto, Index: each}})
-	}
-	return out
+func unheard(p netip.Prefix) []Traffic {
+	return lists.Of(ported, func(proto uint8) Traffic { return Traffic{p, Part{Proto: proto, Index: each}} })
 }
 
 // listens reports whether traffic to a subnet is steered flow by flow.

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/rundir"
@@ -280,10 +281,7 @@ func (c Hierarchies) join(root, lab, node string) error {
 
 // List writes processors as the kernel and container engines read them: 0,2,3.
 func List(cores []int) string {
-	words := make([]string, len(cores))
-	for i, core := range cores {
-		words[i] = strconv.Itoa(core)
-	}
+	words := lists.Of(cores, strconv.Itoa)
 	return strings.Join(words, ",")
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Drops are packets that were lost where none should be: at a port without a limit, in a datapath,
@@ -31,10 +33,7 @@ const mostGone = 3
 // gone says which counters of a first reading are not in the second: what they counted in between
 // is not known.
 func gone(before, after []DropCounter) error {
-	now := map[string]bool{}
-	for _, c := range after {
-		now[c.Where] = true
-	}
+	now := lists.Set(after, func(c DropCounter) string { return c.Where })
 	var names []string
 	for _, c := range before {
 		if !now[c.Where] {
@@ -55,14 +54,8 @@ func gone(before, after []DropCounter) error {
 // DropsBetween is what was dropped between two readings. What was not there at the first, or began
 // anew since, cannot be told.
 func DropsBetween(before, after []DropCounter) (out []Drops) {
-	was := map[string]DropCounter{}
-	for _, c := range before {
-		was[c.Where] = c
-	}
-	now := map[string]DropCounter{}
-	for _, c := range after {
-		now[c.Where] = c
-	}
+	was := lists.By(before, func(c DropCounter) string { return c.Where })
+	now := lists.By(after, func(c DropCounter) string { return c.Where })
 	for _, where := range slices.Sorted(maps.Keys(now)) {
 		c, old := now[where], was[where]
 		if n := since(c.Dropped, old.Dropped); n > 0 && was[where].Where != "" {

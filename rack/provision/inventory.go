@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
@@ -88,10 +89,7 @@ func (r *Run) device(m *site.Machine) (vars, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := make([]string, len(options))
-	for i, o := range options {
-		quoted[i] = quote(o)
-	}
+	quoted := lists.Of(options, quote)
 	v["ansible_ssh_common_args"] = strings.Join(quoted, " ")
 	if r.Passwords[m.Name] != "" {
 		v["ansible_password"], v["ansible_become_password"] = fromMemory, fromMemory

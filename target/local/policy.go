@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/topology"
 )
@@ -62,10 +63,7 @@ func checkRules(t *topology.Topology) error {
 // setRules gives a node, in the thread's namespace, its rules in place of those of an old one,
 // which may be nil. A rule that is there already stays as it is.
 func setRules(b *netbatch.Batch, n, old *topology.Node, ipv6 topology.IPv6) error {
-	keeps := map[string]bool{}
-	for _, rule := range n.Rules {
-		keeps[rule.String()] = true
-	}
+	keeps := lists.Set(n.Rules, topology.Rule.String)
 	if old != nil {
 		for _, rule := range old.Rules {
 			if keeps[rule.String()] {

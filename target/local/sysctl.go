@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -210,11 +211,8 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 }
 
 // askedSysctls are the settings that the topology has for a node, which may be of its devices.
-func askedSysctls(n *topology.Node) (out []sysctl) {
-	for _, x := range n.Sysctls {
-		out = append(out, sysctl{x.Name, x.Value, false})
-	}
-	return out
+func askedSysctls(n *topology.Node) []sysctl {
+	return lists.Of(n.Sysctls, func(x topology.Assignment) sysctl { return sysctl{x.Name, x.Value, false} })
 }
 
 // defaultWindow is the kernel's own limit for a TCP send buffer, in bytes.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -44,11 +45,8 @@ type deviceRecord struct {
 	Ports map[string]int `json:"ports,omitempty"` // by controller
 }
 
-func newDevices(list *site.List) (out []*device) {
-	for _, m := range list.Devices() {
-		out = append(out, &device{machine: m})
-	}
-	return out
+func newDevices(list *site.List) []*device {
+	return lists.Of(list.Devices(), func(m *site.Machine) *device { return &device{machine: m} })
 }
 
 // connect makes sure that there is a connection to the device.

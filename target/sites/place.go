@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
@@ -177,11 +178,8 @@ func bandwidth(l *topology.Link) float64 {
 	return sum
 }
 
-func (p *placer) names() (out []string) {
-	for _, s := range p.sites {
-		out = append(out, s.name)
-	}
-	return out
+func (p *placer) names() []string {
+	return lists.Of(p.sites, func(s *place) string { return s.name })
 }
 
 func (p *placer) siteOf(node string) int {

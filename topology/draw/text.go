@@ -8,6 +8,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -40,10 +41,7 @@ func Text(t *topology.Topology, width int) string {
 
 // headline counts what the topology has.
 func headline(t *topology.Topology, g *graph) []string {
-	var words []string
-	for _, c := range g.counts() {
-		words = append(words, c.words)
-	}
+	words := lists.Of(g.counts(), func(c counted) string { return c.words })
 	words = commas(append(words, linkCount(t)))
 	if g.usual != "" {
 		words = append(words, "· links "+g.usual+" unless noted")

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 )
@@ -83,10 +84,7 @@ func (r *reader) note(nodes []*topology.Node, what string) {
 	if len(nodes) == 0 {
 		return
 	}
-	var names []string
-	for _, n := range nodes[:min(len(nodes), 5)] {
-		names = append(names, n.Name)
-	}
+	names := lists.Of(nodes[:min(len(nodes), 5)], func(n *topology.Node) string { return n.Name })
 	if len(nodes) > len(names) {
 		names = append(names, "…")
 	}

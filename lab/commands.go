@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -198,12 +199,7 @@ func (d *daemon) replan(t *topology.Topology) (r replan) {
 }
 
 func contains(nodes []*topology.Node, n *topology.Node) bool {
-	for _, m := range nodes {
-		if m.Name == n.Name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(nodes, func(m *topology.Node) bool { return m.Name == n.Name })
 }
 
 // commands lists the commands that would run and those that would be ended, in that order.

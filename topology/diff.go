@@ -133,10 +133,7 @@ func fields(a, b any) []Field {
 		return nil
 	}
 	am, bm := settings(a), settings(b)
-	var names []string
-	for k := range am {
-		names = append(names, k)
-	}
+	names := slices.Collect(maps.Keys(am))
 	for k := range bm {
 		if _, ok := am[k]; !ok {
 			names = append(names, k)
@@ -186,11 +183,7 @@ func advertised(a *Advertisement, prefix string, into map[string]string) {
 	if a == nil {
 		return
 	}
-	for key := range into {
-		if strings.HasPrefix(key, prefix+"ra.") {
-			delete(into, key)
-		}
-	}
+	maps.DeleteFunc(into, func(key, _ string) bool { return strings.HasPrefix(key, prefix+"ra.") })
 	into[prefix+"ra"] = a.String()
 }
 
@@ -199,11 +192,7 @@ func (n *Node) asWritten(into map[string]string) {
 	unaddressed(n.Unaddressed, "", into)
 	advertised(n.RA, "", into)
 	if len(n.Config) > 0 { // many lines, and where they are does not count
-		for key := range into {
-			if strings.HasPrefix(key, "config.") {
-				delete(into, key)
-			}
-		}
+		maps.DeleteFunc(into, func(key, _ string) bool { return strings.HasPrefix(key, "config.") })
 		into["config"] = joined(n.Config)
 	}
 	delete(into, "files")
@@ -214,11 +203,7 @@ func (n *Node) asWritten(into map[string]string) {
 		n.Guest.asWritten(into)
 	}
 	if n.Model != nil {
-		for key := range into {
-			if strings.HasPrefix(key, "model.") {
-				delete(into, key)
-			}
-		}
+		maps.DeleteFunc(into, func(key, _ string) bool { return strings.HasPrefix(key, "model.") })
 		into["model"] = n.Model.String() + ", source " + n.Model.Source
 	}
 	if len(n.Rules) > 0 {

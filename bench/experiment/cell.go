@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
 	"regexp"
@@ -160,9 +161,7 @@ func (x *expander) file(v *yamlfile.Value, name string) string {
 		names := lists.Of(topology.Generators(), func(g topology.GeneratorInfo) string { return g.Name })
 		word, _, _ := strings.Cut(name, ",")
 		hint := topology.DidYouMean(word, names)
-		if hint == "" {
-			hint = "write a file like campus.yaml, or one of " + strings.Join(names, ", ")
-		}
+		hint = cmp.Or(hint, "write a file like campus.yaml, or one of "+strings.Join(names, ", "))
 		x.say(v, hint, "%s: is neither a generator nor the file of a topology", formats.Clip(name))
 	}
 	return name

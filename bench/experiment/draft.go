@@ -115,10 +115,7 @@ func optionNames(list []Option) []string {
 }
 
 func unknownWord(what, word string, known []string) error {
-	hint := topology.DidYouMean(word, known)
-	if hint == "" {
-		hint = words.Choose(known)
-	}
+	hint := cmp.Or(topology.DidYouMean(word, known), words.Choose(known))
 	return topology.Mistaken(hint, "there is no %s %q", what, formats.Clip(word))
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -189,11 +190,7 @@ func sameWay(a, b *openflow.FlowMod) bool {
 
 // dropFlows removes flows to subnets that are no longer steered flow by flow.
 func (n *node) dropFlows() {
-	for t := range n.flows {
-		if !n.net.listens(t.To) {
-			delete(n.flows, t)
-		}
-	}
+	maps.DeleteFunc(n.flows, func(t Traffic, _ time.Time) bool { return !n.net.listens(t.To) })
 	n.full = n.isFull()
 }
 

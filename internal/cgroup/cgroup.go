@@ -54,9 +54,7 @@ func Find() (Hierarchies, error) {
 		}
 		switch where := words[4]; what[0] {
 		case "cgroup2":
-			if c.V2 == "" {
-				c.V2 = where
-			}
+			c.V2 = cmp.Or(c.V2, where)
 		case "cgroup":
 			options := strings.Split(what[2], ",")
 			if slices.Contains(options, "cpu") {

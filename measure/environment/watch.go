@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -188,9 +189,7 @@ type watched[U, T any] struct {
 // StartWatch begins to watch. It fails where /proc cannot be read; what else cannot be
 // watched is in Usage.Missing. Stop must be called.
 func StartWatch(o WatchOptions) (*Watch, error) {
-	if o.Interval == 0 {
-		o.Interval = 200 * time.Millisecond
-	}
+	o.Interval = cmp.Or(o.Interval, 200*time.Millisecond)
 	if o.Interval < 0 {
 		return nil, fmt.Errorf("watch: the interval cannot be %v", o.Interval)
 	}

@@ -4,6 +4,7 @@ package provision
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -94,9 +95,7 @@ func (r *Run) device(m *site.Machine) (vars, error) {
 	if r.Passwords[m.Name] != "" {
 		v["ansible_password"], v["ansible_become_password"] = fromMemory, fromMemory
 	}
-	for name, value := range r.Variables[m.Name] {
-		v[name] = value
-	}
+	maps.Copy(v, r.Variables[m.Name])
 	return v, nil
 }
 

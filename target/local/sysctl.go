@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -225,10 +226,7 @@ func windowFor(t *topology.Topology) int {
 	window := 0
 	for _, link := range t.Links {
 		a, b := link.Egress(0), link.Egress(1)
-		rate := max(a.Bandwidth, b.Bandwidth)
-		if rate == 0 {
-			rate = 1_000_000_000
-		}
+		rate := cmp.Or(max(a.Bandwidth, b.Bandwidth), 1_000_000_000)
 		roundTrip := time.Duration(a.Delay + b.Delay).Seconds()
 		window = max(window, int(4*float64(rate)/8*roundTrip))
 	}

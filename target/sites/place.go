@@ -3,6 +3,7 @@ package sites
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -264,11 +265,7 @@ func (p *placer) filled(i int) float64 {
 }
 
 func (p *placer) sorted(n string) []string {
-	var out []string
-	for other := range p.neighbours[n] {
-		out = append(out, other)
-	}
-	slices.Sort(out)
+	out := slices.Sorted(maps.Keys(p.neighbours[n]))
 	return out
 }
 

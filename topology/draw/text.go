@@ -3,6 +3,7 @@ package draw
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -316,10 +317,7 @@ func (w *writer) impaired() {
 			count[words]++
 		}
 	}
-	var all []string
-	for words := range count {
-		all = append(all, words)
-	}
+	all := slices.Collect(maps.Keys(count))
 	slices.SortFunc(all,
 		func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b)) })
 	for _, words := range all[:min(8, len(all))] {

@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"maps"
 	"slices"
 
 	"trivet.dev/trivet/topology/formats"
@@ -18,9 +19,7 @@ func (r *reader) source(s *Source, where string) map[string]field {
 
 // named adds fields to those of a source.
 func named(fields map[string]field, more map[string]field) map[string]field {
-	for name, f := range more {
-		fields[name] = f
-	}
+	maps.Copy(fields, more)
 	return fields
 }
 

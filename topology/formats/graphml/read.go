@@ -1,6 +1,7 @@
 package graphml
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -52,10 +53,7 @@ func (r *reader) nodes(things []*thing) (withHost []*topology.Node) {
 				"there is already a node with the id %q, at line %d", formats.Clip(t.id), first.Pos.Line)
 			continue
 		}
-		label := t.data["label"]
-		if label == "" {
-			label = "n" + t.id
-		}
+		label := cmp.Or(t.data["label"], "n"+t.id)
 		n := r.t.AddNode(topology.Switch, r.names.take(label))
 		n.Pos = t.pos
 		if n.Name != t.data["label"] {

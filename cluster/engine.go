@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Times, in beats of this member.
@@ -141,10 +142,7 @@ func (e *engine) switchOf(dpid uint64) *owned {
 
 // snapshot replaces all state by the store's entries. Silence of others before it does not count.
 func (e *engine) snapshot(entries []store.Entry) {
-	there := map[string]bool{}
-	for _, x := range entries {
-		there[x.Key] = true
-	}
+	there := lists.Set(entries, func(x store.Entry) string { return x.Key })
 	gone := func(key string) {
 		if !there[key] {
 			e.event(store.Event{Key: key})
@@ -369,11 +367,6 @@ func (e *engine) committed() {
 }
 
 // here returns the switches connected to this member.
-func (e *engine) here() (out []uint64) {
-	for _, dpid := range e.order {
-		if e.switches[dpid].here {
-			out = append(out, dpid)
-		}
-	}
-	return out
+func (e *engine) here() []uint64 {
+	return lists.Where(e.order, func(dpid uint64) bool { return e.switches[dpid].here })
 }

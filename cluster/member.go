@@ -91,15 +91,9 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	if err := CheckName(o.Name); err != nil {
 		return nil, err
 	}
-	if o.Version == "" {
-		o.Version = version.Version
-	}
-	if o.Beat == 0 {
-		o.Beat = 200 * time.Millisecond
-	}
-	if o.lease == 0 {
-		o.lease = max(leaseTime, 10*o.Beat)
-	}
+	o.Version = cmp.Or(o.Version, version.Version)
+	o.Beat = cmp.Or(o.Beat, 200*time.Millisecond)
+	o.lease = cmp.Or(o.lease, max(leaseTime, 10*o.Beat))
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}

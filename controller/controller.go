@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"runtime/debug"
 	"slices"
@@ -148,9 +149,7 @@ func (c *Controller) AllSeen() []*Switch {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	out := make([]*Switch, 0, len(c.switches))
-	for _, s := range c.switches {
-		out = append(out, s)
-	}
+	out = slices.AppendSeq(out, maps.Values(c.switches))
 	slices.SortFunc(out, func(a, b *Switch) int {
 		if a.dpid < b.dpid {
 			return -1

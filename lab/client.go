@@ -164,20 +164,10 @@ func readProblem(resp *http.Response) error {
 }
 
 func problemOf(status int, b []byte) error {
-	var p struct {
-		Detail string `json:"detail"`
-		Errors []struct {
-			Message  string `json:"message"`
-			Location string `json:"location"`
-		} `json:"errors"`
+	if why := api.Problem(b); why != "" {
+		return Refused(why)
 	}
-	if json.Unmarshal(b, &p) != nil || p.Detail == "" {
-		return fmt.Errorf("the lab's daemon answers %d %s: %s", status, http.StatusText(status), bytes.TrimSpace(b))
-	}
-	for _, e := range p.Errors {
-		p.Detail += "; " + strings.TrimSpace(e.Location+" "+e.Message)
-	}
-	return Refused(p.Detail)
+	return fmt.Errorf("the lab's daemon answers %d %s: %s", status, http.StatusText(status), bytes.TrimSpace(b))
 }
 
 // within limits how long a daemon on another machine may take to answer: to the deadline of ctx, or

@@ -21,6 +21,7 @@ import (
 	"trivet.dev/trivet/controller/store/etcd"
 	"trivet.dev/trivet/internal/asuser"
 	"trivet.dev/trivet/internal/credentials"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/servers"
 	"trivet.dev/trivet/topology"
@@ -408,12 +409,7 @@ func (c *cluster) add(m *member) {
 
 // member returns the member of that name that is in the cluster already; nil if there is none.
 func (c *cluster) member(name string) *member {
-	for _, m := range c.list() {
-		if m.called == name {
-			return m
-		}
-	}
-	return nil
+	return lists.First(c.list(), func(m *member) bool { return m.called == name })
 }
 
 func (c *cluster) list() []*member {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,12 +101,9 @@ func (m *member) client() *api.Client {
 
 // ofController says whether a request is for the controller, so that any member can take it.
 func ofController(path string) bool {
-	for _, of := range []string{"/v1/controller", "/v1/cluster"} {
-		if path == of || strings.HasPrefix(path, of+"/") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"/v1/controller", "/v1/cluster"}, func(of string) bool {
+		return path == of || strings.HasPrefix(path, of+"/")
+	})
 }
 
 // largestQuestion limits the size of a request's body, which is kept as several members may have to

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
@@ -197,12 +199,7 @@ func (d *daemon) replan(t *topology.Topology) (r replan) {
 }
 
 func contains(nodes []*topology.Node, n *topology.Node) bool {
-	for _, m := range nodes {
-		if m.Name == n.Name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(nodes, func(m *topology.Node) bool { return m.Name == n.Name })
 }
 
 // commands lists the commands that would run and those that would be ended, in that order.
@@ -260,12 +257,7 @@ func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
 		}
 		return errors.Join(err, d.runStarts(ctx)) // of nodes that the undo has made anew
 	}
-	var begun []*topology.Node
-	for _, n := range r.changed {
-		if n.Start != "" {
-			begun = append(begun, n)
-		}
-	}
+	begun := lists.Where(r.changed, func(n *topology.Node) bool { return n.Start != "" })
 	d.runStops(ctx, begun)
 	for _, n := range begun {
 		if err := d.target().EndStart(n.Name); err != nil {

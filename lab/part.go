@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/site"
@@ -364,13 +365,8 @@ func (d *daemon) await(ctx context.Context, a Await) error {
 	}
 	target := d.target()
 	t := target.Topology()
-	named := func(names []string) (out []*topology.Node) {
-		for _, n := range t.Nodes {
-			if slices.Contains(names, n.Name) {
-				out = append(out, n)
-			}
-		}
-		return out
+	named := func(names []string) []*topology.Node {
+		return lists.Where(t.Nodes, func(n *topology.Node) bool { return slices.Contains(names, n.Name) })
 	}
 	if a.Controllers {
 		if err := target.WaitControllers(ctx); err != nil {

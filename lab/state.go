@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/dirlock"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/rundir"
@@ -402,10 +403,7 @@ func labList() string {
 	if len(labs) == 0 {
 		return "no lab is up"
 	}
-	var names []string
-	for _, l := range labs {
-		names = append(names, l.Name)
-	}
+	names := lists.Of(labs, func(l State) string { return l.Name })
 	slices.Sort(names)
 	return "there are " + strings.Join(names, ", ")
 }

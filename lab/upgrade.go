@@ -22,6 +22,7 @@ import (
 	shared "trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller/api"
 	"trivet.dev/trivet/internal/asuser"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/version"
@@ -313,11 +314,8 @@ func (d *daemon) newUpgrade(in UpgradeRequest) (*upgrading, error) {
 	return u, nil
 }
 
-func called(members []*member) (out []string) {
-	for _, m := range members {
-		out = append(out, m.called)
-	}
-	return out
+func called(members []*member) []string {
+	return lists.Of(members, func(m *member) string { return m.called })
 }
 
 // open opens the program, and checks that it can run.

@@ -90,21 +90,12 @@ type FlowStats struct {
 }
 
 // FlowStatsList is the answer to a FlowStatsRequest.
-type FlowStatsList []FlowStats
+type FlowStatsList = List[FlowStats, *FlowStats]
 
-// MultipartType returns MultipartFlow.
-func (l FlowStatsList) MultipartType() MultipartType { return MultipartFlow }
+func (*FlowStats) listType() MultipartType { return MultipartFlow }
 
-func (l FlowStatsList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l FlowStatsList) count() int { return len(l) }
-
-func (l FlowStatsList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(FlowStatsList)...)
-}
-
-func (l FlowStatsList) appendElement(b []byte, i int) []byte {
-	at, s := len(b), &l[i]
+func (s *FlowStats) appendTo(b []byte) []byte {
+	at := len(b)
 	b, p := extend(b, 48)
 	p[2] = s.Table
 	s.Duration.put(p, 4)
@@ -121,34 +112,20 @@ func (l FlowStatsList) appendElement(b []byte, i int) []byte {
 	return b
 }
 
-func (d decoder) flowStats() (MultipartBody, error) {
-	var l FlowStatsList
-	for at := bodyAt; at < len(d.b); {
-		n, err := d.record(at, 56)
-		if err != nil {
-			return nil, err
-		}
-		b := d.b[at : at+n]
-		s := FlowStats{
-			Table: b[2], Duration: getDuration(b, 4), Priority: get16(b, 12),
-			IdleTimeout: get16(b, 14), HardTimeout: get16(b, 16), Flags: FlowModFlags(get16(b, 18)),
-			Cookie: get64(b, 24), Packets: get64(b, 32), Bytes: get64(b, 40),
-		}
-		var next int
-		if s.Match, next, err = d.match(at+48, at+n); err != nil {
-			return nil, err
-		}
-		if s.Instructions, err = d.instructions(nil, next, at+n); err != nil {
-			return nil, err
-		}
-		l = append(l, s)
-		at += n
+func (d decoder) flowStats(s *FlowStats, at, end int) (err error) {
+	b := d.b[at:end]
+	*s = FlowStats{
+		Table: b[2], Duration: getDuration(b, 4), Priority: get16(b, 12),
+		IdleTimeout: get16(b, 14), HardTimeout: get16(b, 16), Flags: FlowModFlags(get16(b, 18)),
+		Cookie: get64(b, 24), Packets: get64(b, 32), Bytes: get64(b, 40),
 	}
-	return l, nil
+	var next int
+	if s.Match, next, err = d.match(at+48, end); err != nil {
+		return err
+	}
+	s.Instructions, err = d.instructions(nil, next, end)
+	return err
 }
-
-// String describes the entries.
-func (l FlowStatsList) String() string { return listString(l, (*FlowStats).String) }
 
 // AggregateStats is the answer to an AggregateStatsRequest: ofp_aggregate_stats_reply (section
 // 7.3.5.3).

@@ -47,21 +47,12 @@ type GroupStats struct {
 }
 
 // GroupStatsList is the answer to a GroupStatsRequest.
-type GroupStatsList []GroupStats
+type GroupStatsList = List[GroupStats, *GroupStats]
 
-// MultipartType returns MultipartGroup.
-func (l GroupStatsList) MultipartType() MultipartType { return MultipartGroup }
+func (*GroupStats) listType() MultipartType { return MultipartGroup }
 
-func (l GroupStatsList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l GroupStatsList) count() int { return len(l) }
-
-func (l GroupStatsList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(GroupStatsList)...)
-}
-
-func (l GroupStatsList) appendElement(b []byte, i int) []byte {
-	at, s := len(b), &l[i]
+func (s *GroupStats) appendTo(b []byte) []byte {
+	at := len(b)
 	b, p := extend(b, 40)
 	put32(p, 4, s.Group)
 	put32(p, 8, s.RefCount)
@@ -73,77 +64,41 @@ func (l GroupStatsList) appendElement(b []byte, i int) []byte {
 	return b
 }
 
-func (d decoder) groupStats() (MultipartBody, error) {
-	var l GroupStatsList
-	for at := bodyAt; at < len(d.b); {
-		n, err := d.record(at, 40)
-		if err != nil {
-			return nil, err
-		}
-		s := GroupStats{
-			Group: get32(d.b, at+4), RefCount: get32(d.b, at+8),
-			Packets: get64(d.b, at+16), Bytes: get64(d.b, at+24), Duration: getDuration(d.b, at+32),
-		}
-		if s.Buckets, err = d.counters(at+40, at+n); err != nil {
-			return nil, err
-		}
-		l = append(l, s)
-		at += n
+func (d decoder) groupStats(s *GroupStats, at, end int) (err error) {
+	*s = GroupStats{
+		Group: get32(d.b, at+4), RefCount: get32(d.b, at+8),
+		Packets: get64(d.b, at+16), Bytes: get64(d.b, at+24), Duration: getDuration(d.b, at+32),
 	}
-	return l, nil
+	s.Buckets, err = d.counters(at+40, end)
+	return err
 }
 
 // String describes the counters.
-func (l GroupStatsList) String() string {
-	return listString(l, func(s *GroupStats) string {
-		return fmt.Sprintf("group_id=%d,duration=%v,ref_count=%d,packet_count=%d,byte_count=%d,buckets=%v",
-			s.Group, s.Duration, s.RefCount, s.Packets, s.Bytes, s.Buckets)
-	})
+func (s *GroupStats) String() string {
+	return fmt.Sprintf("group_id=%d,duration=%v,ref_count=%d,packet_count=%d,byte_count=%d,buckets=%v",
+		s.Group, s.Duration, s.RefCount, s.Packets, s.Bytes, s.Buckets)
 }
 
 // GroupDescList is the answer to NoBody(MultipartGroupDesc) (section 7.3.5.10).
-type GroupDescList []GroupDesc
+type GroupDescList = List[GroupDesc, *GroupDesc]
 
-// MultipartType returns MultipartGroupDesc.
-func (l GroupDescList) MultipartType() MultipartType { return MultipartGroupDesc }
+func (*GroupDesc) listType() MultipartType { return MultipartGroupDesc }
 
-func (l GroupDescList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l GroupDescList) count() int { return len(l) }
-
-func (l GroupDescList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(GroupDescList)...)
-}
-
-func (l GroupDescList) appendElement(b []byte, i int) []byte {
+func (g *GroupDesc) appendTo(b []byte) []byte {
 	at := len(b)
 	b, p := extend(b, 8)
-	p[2] = byte(l[i].Kind)
-	put32(p, 4, l[i].Group)
-	b = appendBuckets(b, l[i].Buckets)
+	p[2] = byte(g.Kind)
+	put32(p, 4, g.Group)
+	b = appendBuckets(b, g.Buckets)
 	put16(b, at, uint16(len(b)-at))
 	return b
 }
 
-func (d decoder) groupDescs() (MultipartBody, error) {
-	var l GroupDescList
-	for at := bodyAt; at < len(d.b); {
-		n, err := d.record(at, 8)
-		if err != nil {
-			return nil, err
-		}
-		g := GroupDesc{Kind: GroupType(d.b[at+2]), Group: get32(d.b, at+4)}
-		if g.Buckets, err = d.buckets(at+8, at+n); err != nil {
-			return nil, err
-		}
-		l = append(l, g)
-		at += n
-	}
-	return l, nil
+func (d decoder) groupDesc(g *GroupDesc, at, end int) (err error) {
+	g.Kind, g.Group = GroupType(d.b[at+2]), get32(d.b, at+4)
+	g.Buckets, err = d.buckets(at+8, end)
+	return err
 }
-
-// String describes the groups.
-func (l GroupDescList) String() string { return listString(l, (*GroupDesc).String) }
 
 // GroupCapabilities is ofp_group_capabilities (section 7.3.5.11).
 type GroupCapabilities uint32

@@ -36,21 +36,12 @@ type MeterStats struct {
 }
 
 // MeterStatsList is the answer to a MeterStatsRequest.
-type MeterStatsList []MeterStats
+type MeterStatsList = List[MeterStats, *MeterStats]
 
-// MultipartType returns MultipartMeter.
-func (l MeterStatsList) MultipartType() MultipartType { return MultipartMeter }
+func (*MeterStats) listType() MultipartType { return MultipartMeter }
 
-func (l MeterStatsList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l MeterStatsList) count() int { return len(l) }
-
-func (l MeterStatsList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(MeterStatsList)...)
-}
-
-func (l MeterStatsList) appendElement(b []byte, i int) []byte {
-	at, s := len(b), &l[i]
+func (s *MeterStats) appendTo(b []byte) []byte {
+	at := len(b)
 	b, p := extend(b, 40)
 	put32(p, 0, s.Meter)
 	put32(p, 12, s.Flows)
@@ -62,84 +53,41 @@ func (l MeterStatsList) appendElement(b []byte, i int) []byte {
 	return b
 }
 
-func (d decoder) meterStats() (MultipartBody, error) {
-	var l MeterStatsList
-	for at := bodyAt; at < len(d.b); {
-		if err := d.need(at, 40); err != nil {
-			return nil, err
-		}
-		n := int(get16(d.b, at+4))
-		if n < 40 {
-			return nil, d.fail(at+4, BadRequestBadLen, "length %d of a meter's statistics, want 40 or more", n)
-		}
-		if err := d.need(at, n); err != nil {
-			return nil, err
-		}
-		s := MeterStats{
-			Meter: get32(d.b, at), Flows: get32(d.b, at+12),
-			Packets: get64(d.b, at+16), Bytes: get64(d.b, at+24), Duration: getDuration(d.b, at+32),
-		}
-		var err error
-		if s.Bands, err = d.counters(at+40, at+n); err != nil {
-			return nil, err
-		}
-		l = append(l, s)
-		at += n
+func (d decoder) meterStats(s *MeterStats, at, end int) (err error) {
+	*s = MeterStats{
+		Meter: get32(d.b, at), Flows: get32(d.b, at+12),
+		Packets: get64(d.b, at+16), Bytes: get64(d.b, at+24), Duration: getDuration(d.b, at+32),
 	}
-	return l, nil
+	s.Bands, err = d.counters(at+40, end)
+	return err
 }
 
 // String describes the counters.
-func (l MeterStatsList) String() string {
-	return listString(l, func(s *MeterStats) string {
-		return fmt.Sprintf("meter:%s flow_count:%d packet_in_count:%d byte_in_count:%d duration:%v bands:%v",
-			meterName(s.Meter), s.Flows, s.Packets, s.Bytes, s.Duration, s.Bands)
-	})
+func (s *MeterStats) String() string {
+	return fmt.Sprintf("meter:%s flow_count:%d packet_in_count:%d byte_in_count:%d duration:%v bands:%v",
+		meterName(s.Meter), s.Flows, s.Packets, s.Bytes, s.Duration, s.Bands)
 }
 
 // MeterConfigList is the answer to a MeterConfigRequest.
-type MeterConfigList []MeterConfig
+type MeterConfigList = List[MeterConfig, *MeterConfig]
 
-// MultipartType returns MultipartMeterConfig.
-func (l MeterConfigList) MultipartType() MultipartType { return MultipartMeterConfig }
+func (*MeterConfig) listType() MultipartType { return MultipartMeterConfig }
 
-func (l MeterConfigList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l MeterConfigList) count() int { return len(l) }
-
-func (l MeterConfigList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(MeterConfigList)...)
-}
-
-func (l MeterConfigList) appendElement(b []byte, i int) []byte {
+func (c *MeterConfig) appendTo(b []byte) []byte {
 	at := len(b)
 	b, p := extend(b, 8)
-	put16(p, 2, uint16(l[i].Flags))
-	put32(p, 4, l[i].Meter)
-	b = appendBands(b, l[i].Bands)
+	put16(p, 2, uint16(c.Flags))
+	put32(p, 4, c.Meter)
+	b = appendBands(b, c.Bands)
 	put16(b, at, uint16(len(b)-at))
 	return b
 }
 
-func (d decoder) meterConfigs() (MultipartBody, error) {
-	var l MeterConfigList
-	for at := bodyAt; at < len(d.b); {
-		n, err := d.record(at, 8)
-		if err != nil {
-			return nil, err
-		}
-		c := MeterConfig{Flags: MeterFlags(get16(d.b, at+2)), Meter: get32(d.b, at+4)}
-		if c.Bands, err = d.bands(at+8, at+n); err != nil {
-			return nil, err
-		}
-		l = append(l, c)
-		at += n
-	}
-	return l, nil
+func (d decoder) meterConfig(c *MeterConfig, at, end int) (err error) {
+	c.Flags, c.Meter = MeterFlags(get16(d.b, at+2)), get32(d.b, at+4)
+	c.Bands, err = d.bands(at+8, end)
+	return err
 }
-
-// String describes the meters.
-func (l MeterConfigList) String() string { return listString(l, (*MeterConfig).String) }
 
 // MeterFeatures is ofp_meter_features, the answer to NoBody(MultipartMeterFeatures) (section
 // 7.3.5.14).

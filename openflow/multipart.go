@@ -67,19 +67,48 @@ type MultipartBody interface {
 	appendTo(b []byte) []byte
 }
 
-// list is a body that can be split between its elements.
+// List is a body that can be split between its elements. P is a pointer to E.
+type List[E any, P element[E]] []E
+
+// element is what a List has.
+type element[E any] interface {
+	*E
+	fmt.Stringer
+	listType() MultipartType // of the list
+	appendTo(b []byte) []byte
+}
+
+// MultipartType returns the type that lists of E have.
+func (l List[E, P]) MultipartType() MultipartType { return P(nil).listType() }
+
+// String describes the elements.
+func (l List[E, P]) String() string {
+	s := fmt.Sprintf("%d:", len(l))
+	for i := range l {
+		s += " [" + P(&l[i]).String() + "]"
+	}
+	return s
+}
+
+func (l List[E, P]) appendTo(b []byte) []byte {
+	for i := range l {
+		b = P(&l[i]).appendTo(b)
+	}
+	return b
+}
+
+func (l List[E, P]) count() int { return len(l) }
+
+func (l List[E, P]) appendElement(b []byte, i int) []byte { return P(&l[i]).appendTo(b) }
+
+func (l List[E, P]) join(more MultipartBody) MultipartBody { return append(l, more.(List[E, P])...) }
+
+// list is a List of whatever elements.
 type list interface {
 	MultipartBody
 	count() int
 	appendElement(b []byte, i int) []byte
 	join(more MultipartBody) MultipartBody // both of one type
-}
-
-func appendList(b []byte, l list) []byte {
-	for i := range l.count() {
-		b = l.appendElement(b, i)
-	}
-	return b
 }
 
 // NoBody is the body of a request that has only a type.
@@ -199,7 +228,7 @@ func (d decoder) multipartRequest(t MultipartType) (MultipartBody, error) {
 		}
 		return numberedRequest(t, get32(d.b, bodyAt), get32(d.b, bodyAt+4)), nil
 	case MultipartTableFeatures:
-		return d.tableFeatures()
+		return decodeElements(d, 64, 0, d.tableFeatures)
 	case MultipartExperimenter:
 		return d.experimenterMultipart()
 	}
@@ -227,7 +256,7 @@ func (d decoder) multipartReply(t MultipartType) (MultipartBody, error) {
 	case MultipartDesc:
 		return d.desc()
 	case MultipartFlow:
-		return d.flowStats()
+		return decodeElements(d, 56, 0, d.flowStats)
 	case MultipartAggregate:
 		return d.aggregateStats()
 	case MultipartTable:
@@ -237,19 +266,19 @@ func (d decoder) multipartReply(t MultipartType) (MultipartBody, error) {
 	case MultipartQueue:
 		return decodeRecords(d, queueStatsLen, QueueStatsList(nil), d.queueStats)
 	case MultipartGroup:
-		return d.groupStats()
+		return decodeElements(d, 40, 0, d.groupStats)
 	case MultipartGroupDesc:
-		return d.groupDescs()
+		return decodeElements(d, 8, 0, d.groupDesc)
 	case MultipartGroupFeatures:
 		return d.groupFeatures()
 	case MultipartMeter:
-		return d.meterStats()
+		return decodeElements(d, 40, 4, d.meterStats)
 	case MultipartMeterConfig:
-		return d.meterConfigs()
+		return decodeElements(d, 8, 0, d.meterConfig)
 	case MultipartMeterFeatures:
 		return d.meterFeatures()
 	case MultipartTableFeatures:
-		return d.tableFeatures()
+		return decodeElements(d, 64, 0, d.tableFeatures)
 	case MultipartPortDesc:
 		return decodeRecords(d, portLen, PortDescList(nil), d.port)
 	case MultipartExperimenter:
@@ -274,14 +303,33 @@ func decodeRecords[L ~[]E, E any](d decoder, n int, l L, record func(at int) E) 
 	return l, nil
 }
 
-// record checks the length that starts an element at offset at of a body, and returns it.
-func (d decoder) record(at, least int) (n int, err error) {
+// decodeElements decodes a body of elements of least bytes or more, each of which has its length
+// lengthAt bytes from its start.
+func decodeElements[E any, P element[E]](
+	d decoder, least, lengthAt int, decode func(e P, at, end int) error,
+) (l List[E, P], err error) {
+	for at := bodyAt; at < len(d.b); {
+		n, err := d.record(at, least, lengthAt)
+		if err != nil {
+			return nil, err
+		}
+		l = append(l, *new(E))
+		if err := decode(&l[len(l)-1], at, at+n); err != nil {
+			return nil, err
+		}
+		at += n
+	}
+	return l, nil
+}
+
+// record checks the length of an element at offset at of a body, and returns it.
+func (d decoder) record(at, least, lengthAt int) (n int, err error) {
 	if err := d.need(at, least); err != nil {
 		return 0, err
 	}
-	n = int(get16(d.b, at))
+	n = int(get16(d.b, at+lengthAt))
 	if n < least || n%8 != 0 {
-		return 0, d.fail(at, BadRequestBadLen, "length %d, want %d or more and a multiple of 8", n, least)
+		return 0, d.fail(at+lengthAt, BadRequestBadLen, "length %d, want %d or more and a multiple of 8", n, least)
 	}
 	return n, d.need(at, n)
 }
@@ -301,15 +349,6 @@ func multipartString(name string, flags MultipartFlags, body MultipartBody) stri
 	}
 	if flags&MultipartMore != 0 {
 		s += " more"
-	}
-	return s
-}
-
-// listString joins the descriptions of the elements of a list.
-func listString[E any](l []E, describe func(*E) string) string {
-	s := fmt.Sprintf("%d:", len(l))
-	for i := range l {
-		s += " [" + describe(&l[i]) + "]"
 	}
 	return s
 }

@@ -36,20 +36,11 @@ type PortStats struct {
 }
 
 // PortStatsList is the answer to a PortStatsRequest.
-type PortStatsList []PortStats
+type PortStatsList = List[PortStats, *PortStats]
 
 const portStatsLen = 112
 
-// MultipartType returns MultipartPortStats.
-func (l PortStatsList) MultipartType() MultipartType { return MultipartPortStats }
-
-func (l PortStatsList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l PortStatsList) count() int { return len(l) }
-
-func (l PortStatsList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(PortStatsList)...)
-}
+func (*PortStats) listType() MultipartType { return MultipartPortStats }
 
 // counters returns the counters in the order of the wire.
 func (s *PortStats) counters() [12]*uint64 {
@@ -59,13 +50,13 @@ func (s *PortStats) counters() [12]*uint64 {
 	}
 }
 
-func (l PortStatsList) appendElement(b []byte, i int) []byte {
+func (s *PortStats) appendTo(b []byte) []byte {
 	b, p := extend(b, portStatsLen)
-	put32(p, 0, l[i].Port)
-	for c, counter := range l[i].counters() {
+	put32(p, 0, s.Port)
+	for c, counter := range s.counters() {
 		put64(p, 8+8*c, *counter)
 	}
-	l[i].Duration.put(p, 104)
+	s.Duration.put(p, 104)
 	return b
 }
 
@@ -78,30 +69,14 @@ func (d decoder) portStats(at int) PortStats {
 }
 
 // String describes the counters.
-func (l PortStatsList) String() string {
-	return listString(l, func(s *PortStats) string {
-		return fmt.Sprintf("port=%s rx pkts=%d,bytes=%d,drop=%d,errs=%d tx pkts=%d,bytes=%d,drop=%d,errs=%d duration=%v",
-			PortName(s.Port), s.RxPackets, s.RxBytes, s.RxDropped, s.RxErrors, s.TxPackets, s.TxBytes, s.TxDropped,
-			s.TxErrors, s.Duration)
-	})
+func (s *PortStats) String() string {
+	return fmt.Sprintf("port=%s rx pkts=%d,bytes=%d,drop=%d,errs=%d tx pkts=%d,bytes=%d,drop=%d,errs=%d duration=%v",
+		PortName(s.Port), s.RxPackets, s.RxBytes, s.RxDropped, s.RxErrors, s.TxPackets, s.TxBytes, s.TxDropped,
+		s.TxErrors, s.Duration)
 }
 
 // PortDescList describes the ports of a switch, the answer to NoBody(MultipartPortDesc) (section
 // 7.3.5.7).
-type PortDescList []Port
+type PortDescList = List[Port, *Port]
 
-// MultipartType returns MultipartPortDesc.
-func (l PortDescList) MultipartType() MultipartType { return MultipartPortDesc }
-
-func (l PortDescList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l PortDescList) count() int { return len(l) }
-
-func (l PortDescList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(PortDescList)...)
-}
-
-func (l PortDescList) appendElement(b []byte, i int) []byte { return l[i].appendTo(b) }
-
-// String describes the ports.
-func (l PortDescList) String() string { return listString(l, (*Port).String) }
+func (*Port) listType() MultipartType { return MultipartPortDesc }

@@ -101,18 +101,11 @@ func (m *QueueGetConfigReply) decode(d decoder) error {
 	}
 	m.Port, m.Queues = get32(d.b, 8), nil
 	for at := 16; at < len(d.b); {
-		if err := d.need(at, 16); err != nil {
+		n, err := d.record(at, 16, 8)
+		if err != nil {
 			return err
 		}
 		q := PacketQueue{Queue: get32(d.b, at), Port: get32(d.b, at+4)}
-		n := int(get16(d.b, at+8))
-		if n < 16 {
-			return d.fail(at+8, BadRequestBadLen, "length %d of a queue, want 16 or more", n)
-		}
-		if err := d.need(at, n); err != nil {
-			return err
-		}
-		var err error
 		if q.Properties, err = d.queueProperties(at+16, at+n); err != nil {
 			return err
 		}

@@ -30,29 +30,20 @@ type QueueStats struct {
 }
 
 // QueueStatsList is the answer to a QueueStatsRequest.
-type QueueStatsList []QueueStats
+type QueueStatsList = List[QueueStats, *QueueStats]
 
 const queueStatsLen = 40
 
-// MultipartType returns MultipartQueue.
-func (l QueueStatsList) MultipartType() MultipartType { return MultipartQueue }
+func (*QueueStats) listType() MultipartType { return MultipartQueue }
 
-func (l QueueStatsList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l QueueStatsList) count() int { return len(l) }
-
-func (l QueueStatsList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(QueueStatsList)...)
-}
-
-func (l QueueStatsList) appendElement(b []byte, i int) []byte {
+func (s *QueueStats) appendTo(b []byte) []byte {
 	b, p := extend(b, queueStatsLen)
-	put32(p, 0, l[i].Port)
-	put32(p, 4, l[i].Queue)
-	put64(p, 8, l[i].TxBytes)
-	put64(p, 16, l[i].TxPackets)
-	put64(p, 24, l[i].TxErrors)
-	l[i].Duration.put(p, 32)
+	put32(p, 0, s.Port)
+	put32(p, 4, s.Queue)
+	put64(p, 8, s.TxBytes)
+	put64(p, 16, s.TxPackets)
+	put64(p, 24, s.TxErrors)
+	s.Duration.put(p, 32)
 	return b
 }
 
@@ -64,9 +55,7 @@ func (d decoder) queueStats(at int) QueueStats {
 }
 
 // String describes the counters.
-func (l QueueStatsList) String() string {
-	return listString(l, func(s *QueueStats) string {
-		return fmt.Sprintf("port=%s queue=%d bytes=%d pkts=%d errors=%d duration=%v",
-			PortName(s.Port), s.Queue, s.TxBytes, s.TxPackets, s.TxErrors, s.Duration)
-	})
+func (s *QueueStats) String() string {
+	return fmt.Sprintf("port=%s queue=%d bytes=%d pkts=%d errors=%d duration=%v",
+		PortName(s.Port), s.Queue, s.TxBytes, s.TxPackets, s.TxErrors, s.Duration)
 }

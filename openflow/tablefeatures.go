@@ -19,7 +19,7 @@ type TableFeatures struct {
 
 // TableFeaturesList asks a switch to take on these features or, if it is empty, to report its own.
 // It is also the answer (section 7.3.5.5).
-type TableFeaturesList []TableFeatures
+type TableFeaturesList = List[TableFeatures, *TableFeatures]
 
 // TablePropertyType is ofp_table_feature_prop_type (section 7.3.5.5.2). Those with Miss are for the
 // table-miss entry; if one is left out, the property without Miss applies to it, too.
@@ -102,21 +102,12 @@ func BasicFieldID(f Field, masked bool) FieldID {
 	return FieldID{ClassBasic, f, masked, uint8(h), 0}
 }
 
-// MultipartType returns MultipartTableFeatures.
-func (l TableFeaturesList) MultipartType() MultipartType { return MultipartTableFeatures }
-
-func (l TableFeaturesList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l TableFeaturesList) count() int { return len(l) }
-
-func (l TableFeaturesList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(TableFeaturesList)...)
-}
+func (*TableFeatures) listType() MultipartType { return MultipartTableFeatures }
 
 const tableNameLen = 32
 
-func (l TableFeaturesList) appendElement(b []byte, i int) []byte {
-	at, f := len(b), &l[i]
+func (f *TableFeatures) appendTo(b []byte) []byte {
+	at := len(b)
 	b, p := extend(b, 64)
 	p[2] = f.Table
 	putText(p[8:8+tableNameLen], f.Name)
@@ -171,25 +162,14 @@ func appendID(b []byte, kind uint16, experimenter uint32) []byte {
 	return b
 }
 
-func (d decoder) tableFeatures() (MultipartBody, error) {
-	var l TableFeaturesList
-	for at := bodyAt; at < len(d.b); {
-		n, err := d.record(at, 64)
-		if err != nil {
-			return nil, err
-		}
-		b := d.b[at : at+n]
-		f := TableFeatures{
-			Table: b[2], Name: d.text(at+8, tableNameLen),
-			MetadataMatch: get64(b, 40), MetadataWrite: get64(b, 48), Config: get32(b, 56), MaxEntries: get32(b, 60),
-		}
-		if f.Properties, err = d.tableProperties(at+64, at+n); err != nil {
-			return nil, err
-		}
-		l = append(l, f)
-		at += n
+func (d decoder) tableFeatures(f *TableFeatures, at, end int) (err error) {
+	b := d.b[at:end]
+	*f = TableFeatures{
+		Table: b[2], Name: d.text(at+8, tableNameLen),
+		MetadataMatch: get64(b, 40), MetadataWrite: get64(b, 48), Config: get32(b, 56), MaxEntries: get32(b, 60),
 	}
-	return l, nil
+	f.Properties, err = d.tableProperties(at+64, end)
+	return err
 }
 
 func (d decoder) tableProperties(at, end int) (list []TableProperty, err error) {
@@ -284,13 +264,11 @@ func (d decoder) fieldIDs(at, end int) (list []FieldID, err error) {
 	return list, nil
 }
 
-// String describes the tables.
-func (l TableFeaturesList) String() string {
-	return listString(l, func(f *TableFeatures) string {
-		s := fmt.Sprintf("table=%d name=%q max_entries=%d", f.Table, f.Name, f.MaxEntries)
-		for _, p := range f.Properties {
-			s += fmt.Sprintf(" %v:%d", p.Type, len(p.Instructions)+len(p.NextTables)+len(p.Actions)+len(p.Fields))
-		}
-		return s
-	})
+// String describes the table.
+func (f *TableFeatures) String() string {
+	s := fmt.Sprintf("table=%d name=%q max_entries=%d", f.Table, f.Name, f.MaxEntries)
+	for _, p := range f.Properties {
+		s += fmt.Sprintf(" %v:%d", p.Type, len(p.Instructions)+len(p.NextTables)+len(p.Actions)+len(p.Fields))
+	}
+	return s
 }

@@ -11,27 +11,18 @@ type TableStats struct {
 }
 
 // TableStatsList is the answer to NoBody(MultipartTable).
-type TableStatsList []TableStats
+type TableStatsList = List[TableStats, *TableStats]
 
 const tableStatsLen = 24
 
-// MultipartType returns MultipartTable.
-func (l TableStatsList) MultipartType() MultipartType { return MultipartTable }
+func (*TableStats) listType() MultipartType { return MultipartTable }
 
-func (l TableStatsList) appendTo(b []byte) []byte { return appendList(b, l) }
-
-func (l TableStatsList) count() int { return len(l) }
-
-func (l TableStatsList) join(more MultipartBody) MultipartBody {
-	return append(l, more.(TableStatsList)...)
-}
-
-func (l TableStatsList) appendElement(b []byte, i int) []byte {
+func (s *TableStats) appendTo(b []byte) []byte {
 	b, p := extend(b, tableStatsLen)
-	p[0] = l[i].Table
-	put32(p, 4, l[i].Active)
-	put64(p, 8, l[i].Lookups)
-	put64(p, 16, l[i].Matched)
+	p[0] = s.Table
+	put32(p, 4, s.Active)
+	put64(p, 8, s.Lookups)
+	put64(p, 16, s.Matched)
 	return b
 }
 
@@ -39,9 +30,7 @@ func (d decoder) tableStats(at int) TableStats {
 	return TableStats{d.b[at], get32(d.b, at+4), get64(d.b, at+8), get64(d.b, at+16)}
 }
 
-// String describes the tables.
-func (l TableStatsList) String() string {
-	return listString(l, func(s *TableStats) string {
-		return fmt.Sprintf("table=%d active=%d lookup=%d matched=%d", s.Table, s.Active, s.Lookups, s.Matched)
-	})
+// String describes the table.
+func (s *TableStats) String() string {
+	return fmt.Sprintf("table=%d active=%d lookup=%d matched=%d", s.Table, s.Active, s.Lookups, s.Matched)
 }

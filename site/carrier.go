@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -60,11 +61,8 @@ func CarrierOf(word string) *Carrier {
 // By returns the carrier of the list.
 func (l *List) By() *Carrier { return CarrierOf(l.Carrier) }
 
-func carrierWords() (out []string) {
-	for _, c := range carriers {
-		out = append(out, c.Word)
-	}
-	return out
+func carrierWords() []string {
+	return lists.Of(carriers, func(c *Carrier) string { return c.Word })
 }
 
 // choice joins words to "a, b or c".

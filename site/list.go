@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -159,12 +160,7 @@ func (l *List) check(p *topology.Problems) {
 
 // Machine returns the machine with a name, or nil.
 func (l *List) Machine(name string) *Machine {
-	for _, m := range l.Machines {
-		if m.Name == name {
-			return m
-		}
-	}
-	return nil
+	return lists.First(l.Machines, func(m *Machine) bool { return m.Name == name })
 }
 
 // machineLists reads Trivet's own lists. It accepts any single file, so that errors refer to this

@@ -27,9 +27,7 @@ func Schema() []byte {
 				object{"type": "string"}),
 		}
 		p["label"] = p["labels"]
-		for name, o := range more {
-			p[name] = o
-		}
+		maps.Copy(p, more)
 		return object{"type": "object", "additionalProperties": false, "properties": p}
 	}
 	nic := func() object {
@@ -63,9 +61,7 @@ func Schema() []byte {
 			"vlans": describe("Those that links may have whose machines have none of their own: 1000-1999.",
 				object{"type": []string{"string", "integer"}, "pattern": `^[0-9]+( *- *[0-9]+)?$`}),
 		}
-		for name, o := range more {
-			p[name] = o
-		}
+		maps.Copy(p, more)
 		return object{"type": "object", "additionalProperties": false, "required": required, "properties": p}
 	}
 	top := both([]string{"machines"}, object{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -234,10 +235,7 @@ func (v *validator) config(n *Node, bad func(hint, format string, args ...any)) 
 		kind, ok := configKind(c.Kind)
 		switch {
 		case !ok:
-			var names []string
-			for _, k := range configKinds {
-				names = append(names, k.Name)
-			}
+			names := lists.Of(configKinds, func(k ConfigKind) string { return k.Name })
 			bad(words.Choose(names), "config: there is no kind %q", clip(c.Kind))
 		case seen[c.Kind]:
 			bad("write it once", "config: %s is there twice", c.Kind)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Model is a model of a slow device for which a node stands. The model alone determines how slow
@@ -332,11 +334,6 @@ func (l *Link) bound(most Rate) {
 }
 
 // Modelled returns the nodes with models, in order.
-func (t *Topology) Modelled() (out []*Node) {
-	for _, n := range t.Nodes {
-		if n.Model != nil {
-			out = append(out, n)
-		}
-	}
-	return out
+func (t *Topology) Modelled() []*Node {
+	return lists.Where(t.Nodes, func(n *Node) bool { return n.Model != nil })
 }

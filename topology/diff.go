@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Change is one difference between two topologies, in a node or a link; the old or new one is nil
@@ -71,26 +73,18 @@ func Diff(old, new *Topology) []Change {
 }
 
 // DiffSettings lists the differences between two topologies that are in no node or link.
-func DiffSettings(old, new *Topology) (out []Field) {
-	for _, f := range []Field{
+func DiffSettings(old, new *Topology) []Field {
+	return lists.Where([]Field{
 		{"routing", string(cmp.Or(old.Routing, Proactive)), string(cmp.Or(new.Routing, Proactive))},
 		{"learning", string(cmp.Or(old.Learning, Proactive)), string(cmp.Or(new.Learning, Proactive))},
 		{"balance", old.Balance.String(), new.Balance.String()},
 		{"cluster", old.Cluster.String(), new.Cluster.String()},
 		{"management", old.Management.String(), new.Management.String()},
-	} {
-		if f.Old != f.New {
-			out = append(out, f)
-		}
-	}
-	return out
+	}, func(f Field) bool { return f.Old != f.New })
 }
 
 func byName(t *Topology) map[string]*Node {
-	m := make(map[string]*Node, len(t.Nodes))
-	for _, n := range t.Nodes {
-		m[n.Name] = n
-	}
+	m := lists.By(t.Nodes, func(n *Node) string { return n.Name })
 	return m
 }
 
@@ -139,10 +133,7 @@ func fields(a, b any) []Field {
 		return nil
 	}
 	am, bm := settings(a), settings(b)
-	var names []string
-	for k := range am {
-		names = append(names, k)
-	}
+	names := slices.Collect(maps.Keys(am))
 	for k := range bm {
 		if _, ok := am[k]; !ok {
 			names = append(names, k)
@@ -192,11 +183,7 @@ func advertised(a *Advertisement, prefix string, into map[string]string) {
 	if a == nil {
 		return
 	}
-	for key := range into {
-		if strings.HasPrefix(key, prefix+"ra.") {
-			delete(into, key)
-		}
-	}
+	maps.DeleteFunc(into, func(key, _ string) bool { return strings.HasPrefix(key, prefix+"ra.") })
 	into[prefix+"ra"] = a.String()
 }
 
@@ -205,11 +192,7 @@ func (n *Node) asWritten(into map[string]string) {
 	unaddressed(n.Unaddressed, "", into)
 	advertised(n.RA, "", into)
 	if len(n.Config) > 0 { // many lines, compared without their files' names
-		for key := range into {
-			if strings.HasPrefix(key, "config.") {
-				delete(into, key)
-			}
-		}
+		maps.DeleteFunc(into, func(key, _ string) bool { return strings.HasPrefix(key, "config.") })
 		into["config"] = joined(n.Config)
 	}
 	delete(into, "files")
@@ -220,11 +203,7 @@ func (n *Node) asWritten(into map[string]string) {
 		n.Guest.asWritten(into)
 	}
 	if n.Model != nil {
-		for key := range into {
-			if strings.HasPrefix(key, "model.") {
-				delete(into, key)
-			}
-		}
+		maps.DeleteFunc(into, func(key, _ string) bool { return strings.HasPrefix(key, "model.") })
 		into["model"] = n.Model.String() + ", source " + n.Model.Source
 	}
 	if len(n.Rules) > 0 {
@@ -254,10 +233,7 @@ func (n *Node) asWritten(into map[string]string) {
 }
 
 func joined[T fmt.Stringer](list []T) string {
-	words := make([]string, len(list))
-	for i, v := range list {
-		words[i] = v.String()
-	}
+	words := lists.Of(list, func(v T) string { return v.String() })
 	return strings.Join(words, ", ")
 }
 
@@ -352,10 +328,7 @@ func (c Change) String() string {
 	default:
 		what = "link " + c.OldLink.Name()
 	}
-	var details []string
-	for _, f := range c.Fields {
-		details = append(details, f.String())
-	}
+	details := lists.Of(c.Fields, Field.String)
 	if len(details) > 0 {
 		what += "   " + strings.Join(details, ", ")
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -191,10 +192,7 @@ func CheckQueueSetting(name string, s QueueSetting) error {
 }
 
 func unknownParameter(name, of string, parameters []QueueParameter) error {
-	var known []string
-	for _, p := range parameters {
-		known = append(known, p.Name)
-	}
+	known := lists.Of(parameters, func(p QueueParameter) string { return p.Name })
 	return Mistaken(cmp.Or(DidYouMean(name, known), words.Choose(known)), "%s: there is no parameter %q", of,
 		clip(name))
 }

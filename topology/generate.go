@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -67,9 +68,7 @@ func (p param) or(byDef float64) param { p.optional, p.byDef = true, byDef; retu
 // shape: a switch's hosts come before its links to other switches. The same specification always
 // gives the same topology.
 func Generate(spec string, opts GenerateOptions) (*Topology, error) {
-	if opts.Nodes == "" {
-		opts.Nodes = Switch
-	}
+	opts.Nodes = cmp.Or(opts.Nodes, Switch)
 	if opts.Nodes != Switch && opts.Nodes != Router {
 		return nil, fmt.Errorf("generated topologies cannot have nodes of kind %q; choose %s or %s", opts.Nodes, Switch,
 			Router)

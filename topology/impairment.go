@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Impairment makes a link worse than a plain wire. The zero value is a plain wire.
@@ -147,11 +149,8 @@ func (o *LinkOption) in(of any) reflect.Value {
 }
 
 // LinkOptionNames returns the names of LinkOptions.
-func LinkOptionNames() (names []string) {
-	for _, o := range LinkOptions {
-		names = append(names, o.Name)
-	}
-	return names
+func LinkOptionNames() []string {
+	return lists.Of(LinkOptions, func(o LinkOption) string { return o.Name })
 }
 
 // given returns the options that are set, with their values.

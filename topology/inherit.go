@@ -20,9 +20,7 @@ func Inherit(t, resolved *Topology) {
 		if old == nil || old.Kind != n.Kind {
 			continue
 		}
-		if n.DPID == 0 {
-			n.DPID = old.DPID
-		}
+		n.DPID = cmp.Or(n.DPID, old.DPID)
 		for _, p := range n.Speaks() {
 			if p.Inherit != nil && old.Protocols[p.Name] != nil {
 				n.Protocols = n.Protocols.Clone() // nodes of a range in the file may share it
@@ -126,9 +124,7 @@ func inheritEnd(e *Endpoint, old Endpoint, n *Node, addresses bool, daemons daem
 	if e.Port == nil && old.Port != nil {
 		port := *old.Port
 		e.Port = &port
-		if e.Interface == "" {
-			e.Interface = old.Interface
-		}
+		e.Interface = cmp.Or(e.Interface, old.Interface)
 	}
 	if e.MAC == (MAC{}) && n.MAC == (MAC{}) {
 		e.MAC = old.MAC

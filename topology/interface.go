@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/internal/disjoint"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -392,11 +393,8 @@ func (i *Interface) at(n *Node) Position {
 	return i.Pos
 }
 
-func interfaceKindNames() (out []string) {
-	for _, k := range InterfaceKinds {
-		out = append(out, k.Name)
-	}
-	return out
+func interfaceKindNames() []string {
+	return lists.Of(InterfaceKinds, func(k InterfaceKind) string { return k.Name })
 }
 
 // cycles finds interfaces that are made of themselves.

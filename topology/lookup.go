@@ -3,14 +3,13 @@ package topology
 import (
 	"net/netip"
 	"slices"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // NodesByName returns the nodes by name.
 func (t *Topology) NodesByName() map[string]*Node {
-	m := make(map[string]*Node, len(t.Nodes))
-	for _, n := range t.Nodes {
-		m[n.Name] = n
-	}
+	m := lists.By(t.Nodes, func(n *Node) string { return n.Name })
 	return m
 }
 
@@ -47,11 +46,8 @@ func AddressesOf(t *Topology, n *Node) (out []netip.Prefix) {
 }
 
 // interfaceAddresses are the addresses of each of the node's interfaces beside those of links.
-func (n *Node) interfaceAddresses() (out [][]netip.Prefix) {
-	for _, i := range n.Interfaces {
-		out = append(out, i.Addresses)
-	}
-	return out
+func (n *Node) interfaceAddresses() [][]netip.Prefix {
+	return lists.Of(n.Interfaces, func(i Interface) []netip.Prefix { return i.Addresses })
 }
 
 // BetweenRouters says whether both ends of a link are routing nodes.
@@ -108,10 +104,6 @@ func ControllersOf(t *Topology, n *Node) []string {
 // names of programs that a lab runs.
 func ForeignControllers(t *Topology, n *Node) []string {
 	out := ControllersOf(t, n)
-	for _, c := range n.Controllers {
-		if t.IsControllerProgram(c) {
-			out = append(out, c)
-		}
-	}
+	out = append(out, lists.Where(n.Controllers, t.IsControllerProgram)...)
 	return out
 }

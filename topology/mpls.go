@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -63,10 +64,7 @@ func (s LabelStack) Labels() (out []int) {
 
 // StackOf returns the stack of these labels, the outermost first.
 func StackOf(labels []int) LabelStack {
-	text := make([]string, len(labels))
-	for i, l := range labels {
-		text[i] = strconv.Itoa(l)
-	}
+	text := lists.Of(labels, strconv.Itoa)
 	return LabelStack(strings.Join(text, "/"))
 }
 

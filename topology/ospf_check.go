@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -87,9 +88,7 @@ func ospfPeer(v *Checking, n *Node, l OSPFVirtualLink, bad func(hint, format str
 		bad("name the router at the other end", "ospf: a virtual link to itself")
 	case other == nil:
 		hint := v.Similar(l.Router, func(n *Node) bool { return n.OSPF() != nil })
-		if hint == "" {
-			hint = "write the name or the router_id of a border router"
-		}
+		hint = cmp.Or(hint, "write the name or the router_id of a border router")
 		bad(hint, "ospf: virtual link to %s: there is no such node", clip(l.Router))
 	case other.OSPF() == nil:
 		bad("give it ospf", "ospf: virtual link to %s, which does not speak OSPF", l.Router)
@@ -182,10 +181,7 @@ func ospfPassive(r *Resolving) {
 			if slices.Contains(names, p) {
 				continue
 			}
-			hint := DidYouMean(p, names)
-			if hint == "" {
-				hint = words.Choose(names)
-			}
+			hint := cmp.Or(DidYouMean(p, names), words.Choose(names))
 			r.Problems.Add(n.Pos, hint,
 				"router %s: ospf: passive: %s is neither an interface of it nor a neighbouring node", n.Name, clip(p))
 		}

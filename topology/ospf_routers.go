@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // OSPFRouter is a router that speaks OSPF, with all its settings assigned.
@@ -126,12 +128,7 @@ func (o *ospfOf) findEnds(nodes map[string]*Node) {
 		}
 	}
 	for _, s := range r.segments() {
-		routers := 0
-		for _, e := range s.routers {
-			if !nodes[e.Node].NAT {
-				routers++
-			}
-		}
+		routers := lists.Count(s.routers, func(e *Endpoint) bool { return !nodes[e.Node].NAT })
 		for _, e := range s.routers {
 			if _, ok := o.ids[e.Node]; !ok {
 				continue
@@ -186,13 +183,8 @@ func loopback(addresses []netip.Prefix, area AreaID, others []OSPFInterface) OSP
 	return out
 }
 
-func ipv4(all []netip.Prefix) (out []netip.Prefix) {
-	for _, p := range all {
-		if p.Addr().Is4() {
-			out = append(out, p)
-		}
-	}
-	return out
+func ipv4(all []netip.Prefix) []netip.Prefix {
+	return lists.Where(all, func(p netip.Prefix) bool { return p.Addr().Is4() })
 }
 
 // merged returns an end's settings, with those of its link where the end has none.

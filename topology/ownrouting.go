@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // The kinds of configuration that routing daemons read.
@@ -115,10 +117,7 @@ func (r *resolver) ownInterfaces(n *Node) {
 	}
 	config := n.Config[i]
 	any, passedOn, beside := false, n.PassedOn(), n.interfacesByName()
-	ends := map[string]*Endpoint{}
-	for _, e := range r.ends[n.Name] {
-		ends[e.Interface] = e
-	}
+	ends := lists.By(r.ends[n.Name], func(e *Endpoint) string { return e.Interface })
 	for _, c := range frrAddresses(config.Text) {
 		var addresses []netip.Prefix
 		for k, p := range c.addresses {
@@ -195,10 +194,7 @@ func (d daemonsAddress) any(n *Node) bool {
 
 // interfaceHint says how to give an interface the name in a configuration.
 func (r *resolver) interfaceHint(n *Node) string {
-	var names []string
-	for _, e := range r.ends[n.Name] {
-		names = append(names, e.Interface)
-	}
+	names := lists.Of(r.ends[n.Name], func(e *Endpoint) string { return e.Interface })
 	for _, i := range n.Interfaces {
 		names = append(names, i.Name)
 	}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Head is the name of the site that holds a lab's daemon.
@@ -187,9 +189,6 @@ func OfThisMachine(controller string) bool {
 	return err == nil && at.Addr().IsLoopback()
 }
 
-func addressLists(ends []*Endpoint) (out [][]netip.Prefix) {
-	for _, e := range ends {
-		out = append(out, e.Addresses)
-	}
-	return out
+func addressLists(ends []*Endpoint) [][]netip.Prefix {
+	return lists.Of(ends, func(e *Endpoint) []netip.Prefix { return e.Addresses })
 }

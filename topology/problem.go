@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -87,10 +88,7 @@ type Problems []Problem
 const maxPrinted = 100
 
 func (ps Problems) Error() string {
-	var lines []string
-	for _, p := range ps[:min(len(ps), maxPrinted)] {
-		lines = append(lines, p.String())
-	}
+	lines := lists.Of(ps[:min(len(ps), maxPrinted)], Problem.String)
 	if more := len(ps) - maxPrinted; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Protocol is a routing protocol that routers can speak, as far as a topology knows it. Functions
@@ -112,12 +114,7 @@ func RoutingProtocols() []*Protocol { return slices.Clone(protocols) }
 func IsProtocol(name string) bool { return protocolNamed(name) != nil }
 
 func protocolNamed(name string) *Protocol {
-	for _, p := range protocols {
-		if p.Name == name {
-			return p
-		}
-	}
-	return nil
+	return lists.First(protocols, func(p *Protocol) bool { return p.Name == name })
 }
 
 // Protocols are the settings of a router, by protocol; nil if it speaks none.
@@ -167,16 +164,11 @@ func (p LinkProtocols) Clone() LinkProtocols { return cloned(p) }
 func (n *Node) Speaks() (out []*Protocol) { return n.Protocols.known() }
 
 // known lists the protocols for which there are settings, by name.
-func (p Protocols) known() (out []*Protocol) {
+func (p Protocols) known() []*Protocol {
 	if len(p) == 0 {
 		return nil
 	}
-	for _, k := range protocols {
-		if p[k.Name] != nil {
-			out = append(out, k)
-		}
-	}
-	return out
+	return lists.Where(protocols, func(k *Protocol) bool { return p[k.Name] != nil })
 }
 
 // learns says whether protocols find the node's routes of a version of IP.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -274,10 +275,7 @@ func (r *resolver) rules() {
 			continue
 		}
 		devices, _ := r.devicesOf(n)
-		taken := map[uint32]bool{}
-		for _, rule := range n.Rules {
-			taken[rule.Priority] = true
-		}
+		taken := lists.Set(n.Rules, func(rule Rule) uint32 { return rule.Priority })
 		next, seen := uint32(FirstPriority), map[string]bool{}
 		says := map[string]string{} // by family, priority and what follows: see Rule.says
 		for i := range n.Rules {

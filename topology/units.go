@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -159,10 +160,7 @@ func FromPercent(v float64) Fraction { return Fraction(fromPercent(v)) }
 func (f Fraction) String() string {
 	whole, part, _ := strings.Cut(strconv.FormatFloat(float64(f), 'f', -1, 64), ".")
 	part += strings.Repeat("0", max(0, 2-len(part)))
-	percent := strings.TrimLeft(whole+part[:2], "0")
-	if percent == "" {
-		percent = "0"
-	}
+	percent := cmp.Or(strings.TrimLeft(whole+part[:2], "0"), "0")
 	if part[2:] != "" {
 		percent += "." + part[2:]
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // MaxVLAN is the highest number of a VLAN; the lowest is 1 (IEEE 802.1Q, table 9-2).
@@ -143,10 +145,7 @@ func (p PortVLANs) tagged() VLANSet {
 // vlanClasses divides VLANs into classes of those that are in the same trunks; it returns the class
 // of each VLAN, and the first VLAN of each class.
 func vlanClasses(trunks []PortVLANs) (class [MaxVLAN + 1]int, first []int) {
-	sets := make([]VLANSet, len(trunks))
-	for i, t := range trunks {
-		sets[i] = t.tagged()
-	}
+	sets := lists.Of(trunks, PortVLANs.tagged)
 	known := map[string]int{}
 	signature := make([]byte, len(sets))
 	for vlan := 1; vlan <= MaxVLAN; vlan++ {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Wifi makes the real interface at a link's end wireless. At a switch or router it is an access
@@ -82,7 +84,7 @@ func (r *resolver) wifi() {
 
 // Frequencies returns those on which a station looks for its network, in MHz (IEEE 802.11-2020,
 // annex E); none: all.
-func (w *Wifi) Frequencies() (out []int) {
+func (w *Wifi) Frequencies() []int {
 	list := []int{w.Channel}
 	switch {
 	case w.Band == "":
@@ -91,10 +93,7 @@ func (w *Wifi) Frequencies() (out []int) {
 		list = w.Band.channels()
 	}
 	base := map[WifiBand]int{Band2GHz: 2407, Band5GHz: 5000}[w.Band]
-	for _, c := range list {
-		out = append(out, base+5*c)
-	}
-	return out
+	return lists.Of(list, func(c int) int { return base + 5*c })
 }
 
 // settle assigns the band and channel of an access point, or the band of a station's channel.

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 )
 
@@ -31,10 +33,7 @@ const (
 )
 
 func (g *batch) name() string {
-	var names []string
-	for _, p := range g.probes {
-		names = append(names, p.Name)
-	}
+	names := lists.Of(g.probes, func(p Probe) string { return p.Name })
 	return strings.Join(names, "+")
 }
 
@@ -185,7 +184,7 @@ func (g *batch) probe(ctx context.Context, p Probe, began time.Time, looking fun
 	case <-ctx.Done():
 		select {
 		case e = <-ended:
-		case <-time.After(or(g.runner.Grace, 10*time.Second)):
+		case <-time.After(cmp.Or(g.runner.Grace, 10*time.Second)):
 			return Measured{}, fmt.Sprintf("it hung: it ended neither within %s nor when told to",
 				About(p.Timeout)), hung
 		}
@@ -233,7 +232,7 @@ func (g *batch) schedule(ctx context.Context, started time.Time, warmUp bool) fu
 		select {
 		case out := <-done:
 			return out
-		case <-time.After(or(g.runner.Grace, 10*time.Second)):
+		case <-time.After(cmp.Or(g.runner.Grace, 10*time.Second)):
 			return []result.Event{{At: time.Since(started).Seconds(), What: "the schedule",
 				Failure: "an event did not end"}}
 		}

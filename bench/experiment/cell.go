@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -87,10 +89,7 @@ func cellID(levels []Setting) string {
 	if len(levels) == 0 {
 		return "all"
 	}
-	words := make([]string, len(levels))
-	for i, l := range levels {
-		words[i] = l.Factor + "=" + l.Name
-	}
+	words := lists.Of(levels, func(l Setting) string { return l.Factor + "=" + l.Name })
 	return strings.Join(words, " ")
 }
 
@@ -151,10 +150,7 @@ func isGenerator(name string) bool {
 // generator stores a specification; Plan.Check makes the topology.
 func (x *expander) generator(v *yamlfile.Value, spec string) string {
 	if name, _, _ := strings.Cut(spec, ","); !isGenerator(name) {
-		var names []string
-		for _, g := range topology.Generators() {
-			names = append(names, g.Name)
-		}
+		names := lists.Of(topology.Generators(), func(g topology.GeneratorInfo) string { return g.Name })
 		x.say(v, nearest(name, names), "%s: no such generator", formats.Clip(name))
 	}
 	return spec
@@ -162,15 +158,10 @@ func (x *expander) generator(v *yamlfile.Value, spec string) string {
 
 func (x *expander) file(v *yamlfile.Value, name string) string {
 	if filepath.Ext(name) == "" {
-		var names []string
-		for _, g := range topology.Generators() {
-			names = append(names, g.Name)
-		}
+		names := lists.Of(topology.Generators(), func(g topology.GeneratorInfo) string { return g.Name })
 		word, _, _ := strings.Cut(name, ",")
 		hint := topology.DidYouMean(word, names)
-		if hint == "" {
-			hint = "write a file like campus.yaml, or one of " + strings.Join(names, ", ")
-		}
+		hint = cmp.Or(hint, "write a file like campus.yaml, or one of "+strings.Join(names, ", "))
 		x.say(v, hint, "%s: is neither a generator nor the file of a topology", formats.Clip(name))
 	}
 	return name
@@ -258,10 +249,7 @@ func (x *expander) probe(v *yamlfile.Value, names map[string]bool) (Probe, bool)
 	key, given := v.Pairs[0].Key, v.Pairs[0].Value
 	i := slices.IndexFunc(x.e.vocabulary.Probes, func(k ProbeKind) bool { return k.Name == key.Text })
 	if i < 0 {
-		var kinds []string
-		for _, k := range x.e.vocabulary.Probes {
-			kinds = append(kinds, k.Name)
-		}
+		kinds := lists.Of(x.e.vocabulary.Probes, func(k ProbeKind) string { return k.Name })
 		x.say(key, nearest(key.Text, kinds), "%s: no such probe", formats.Clip(key.Text))
 		return Probe{}, false
 	}

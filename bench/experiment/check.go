@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	_ "trivet.dev/trivet/topology/formats/all" // a topology may be a file of any format
@@ -236,10 +237,7 @@ func (c *checker) node(pos topology.Position, cell *Cell, t *topology.Topology, 
 	if t.Node(name) != nil {
 		return
 	}
-	var names []string
-	for _, n := range t.Nodes {
-		names = append(names, n.Name)
-	}
+	names := lists.Of(t.Nodes, func(n *topology.Node) string { return n.Name })
 	c.add(pos, cell, topology.DidYouMean(name, names), fmt.Sprintf("%s: there is no node %s", what, formats.Clip(name)))
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
@@ -80,10 +81,7 @@ func (x *draft) readProbes() error {
 	names := map[string]int{}
 	for _, text := range x.Draft.Probes {
 		fields := strings.Fields(text)
-		var kinds []string
-		for _, k := range x.vocabulary.Probes {
-			kinds = append(kinds, k.Name)
-		}
+		kinds := lists.Of(x.vocabulary.Probes, func(k ProbeKind) string { return k.Name })
 		if len(fields) == 0 || !slices.Contains(kinds, fields[0]) {
 			return unknownWord("probe", cmp.Or(append(fields, "")...), kinds)
 		}
@@ -112,18 +110,12 @@ func (p *drafted) option(name string) *Option {
 	return nil
 }
 
-func optionNames(list []Option) (names []string) {
-	for _, o := range list {
-		names = append(names, o.Name)
-	}
-	return names
+func optionNames(list []Option) []string {
+	return lists.Of(list, func(o Option) string { return o.Name })
 }
 
 func unknownWord(what, word string, known []string) error {
-	hint := topology.DidYouMean(word, known)
-	if hint == "" {
-		hint = words.Choose(known)
-	}
+	hint := cmp.Or(topology.DidYouMean(word, known), words.Choose(known))
 	return topology.Mistaken(hint, "there is no %s %q", what, formats.Clip(word))
 }
 
@@ -268,10 +260,7 @@ func (x *draft) hosts(def topology.Defaults) error {
 		if err := problems.Err(); err != nil {
 			return fmt.Errorf("%s: %w", p.Cells[i].ID, err)
 		}
-		var names []string
-		for _, n := range t.NodesOf(topology.Host) {
-			names = append(names, n.Name)
-		}
+		names := lists.Of(t.NodesOf(topology.Host), func(n *topology.Node) string { return n.Name })
 		if len(names) < 2 {
 			return topology.Mistaken("choose others", "%s: the topology %s has %s, and a probe needs two",
 				p.Cells[i].ID, x.Topology, words.Plural(len(names), "host"))
@@ -385,10 +374,7 @@ func (x *draft) text() string {
 		noted("factors:", "each combination of their levels is measured; ${NAME} stands for the level")
 	}
 	for _, f := range x.factors {
-		levels := make([]string, len(f.levels))
-		for i, l := range f.levels {
-			levels[i] = quoted(l)
-		}
+		levels := lists.Of(f.levels, quoted)
 		say("  %s: [%s]", f.name, strings.Join(levels, ", "))
 	}
 	noted("probes:", "one after the other; those in a nested list at the same time")
@@ -434,10 +420,7 @@ func (x *draft) title() string {
 
 // report adds a table of each probe's first metric, and a figure if there are factors.
 func (x *draft) report(say func(string, ...any)) {
-	var names []string
-	for _, f := range x.factors {
-		names = append(names, f.name)
-	}
+	names := lists.Of(x.factors, func(f varied) string { return f.name })
 	var tables, figures []string
 	for _, p := range x.probes {
 		metrics := p.kind.Metrics

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
@@ -253,10 +254,7 @@ func nearest(word string, known []string) string {
 
 // consistent checks the names of factors in lists.
 func (r *reader) consistent(top *yamlfile.Value) {
-	var names []string
-	for _, f := range r.e.Factors {
-		names = append(names, f.Name)
-	}
+	names := lists.Of(r.e.Factors, func(f Factor) string { return f.Name })
 	zipped := map[string]bool{}
 	for _, group := range r.e.Zip {
 		length := 0

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 )
 
@@ -122,10 +123,7 @@ func (p *Plan) commonLevel(cells []*Cell) string {
 	if common != nil {
 		return common[0] + "=" + strings.Join(common[1:], " or ")
 	}
-	var names []string
-	for _, c := range cells[:min(len(cells), 4)] {
-		names = append(names, c.ID)
-	}
+	names := lists.Of(cells[:min(len(cells), 4)], func(c *Cell) string { return c.ID })
 	if more := len(cells) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
@@ -144,12 +142,7 @@ func because(l result.LeftOut) string {
 // pox is not installed: …".
 func (p *Plan) MissingText() (lines []string) {
 	for _, l := range p.LeftOut {
-		runs := 0
-		for _, r := range p.Runs {
-			if slices.Contains(l.Cells, p.Cells[r.Cell].ID) {
-				runs++
-			}
-		}
+		runs := lists.Count(p.Runs, func(r Run) bool { return slices.Contains(l.Cells, p.Cells[r.Cell].ID) })
 		lines = append(lines,
 			fmt.Sprintf("left out: %s (%d of %s): %s", l.What, runs, words.Plural(len(p.Runs), "run"), because(l)))
 	}
@@ -181,11 +174,6 @@ func (p *Plan) kept(cell *Cell) (out [][]Probe) {
 }
 
 // toRun counts the runs that are not left out.
-func (p *Plan) toRun() (n int) {
-	for _, r := range p.Runs {
-		if len(p.kept(&p.Cells[r.Cell])) > 0 {
-			n++
-		}
-	}
-	return n
+func (p *Plan) toRun() int {
+	return lists.Count(p.Runs, func(r Run) bool { return len(p.kept(&p.Cells[r.Cell])) > 0 })
 }

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -146,10 +147,7 @@ func (o *Option) parse(s string) (string, error) {
 		return "", fmt.Errorf("%q is neither true nor false", formats.Clip(s))
 	case Word:
 		if !slices.Contains(o.Words, s) {
-			hint := topology.DidYouMean(s, o.Words)
-			if hint == "" {
-				hint = words.Choose(o.Words)
-			}
+			hint := cmp.Or(topology.DidYouMean(s, o.Words), words.Choose(o.Words))
 			return "", topology.Mistaken(hint, "unknown value %q", formats.Clip(s))
 		}
 	}

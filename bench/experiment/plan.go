@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -413,10 +414,7 @@ func (p *Plan) WriteText(to io.Writer) error {
 func probeNames(all [][]Probe) string {
 	var groups []string
 	for _, group := range all {
-		var names []string
-		for _, p := range group {
-			names = append(names, p.Name)
-		}
+		names := lists.Of(group, func(p Probe) string { return p.Name })
 		groups = append(groups, strings.Join(names, "+"))
 	}
 	return strings.Join(groups, ", ")

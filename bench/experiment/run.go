@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/measure/environment"
 )
@@ -230,13 +231,8 @@ func (r *Runner) overBudget() bool {
 }
 
 // todo returns the runs with probes that have not been measured.
-func (r *Runner) todo() (out []Run) {
-	for _, run := range r.Plan.Runs {
-		if !r.after(run) && len(r.missing(run)) > 0 {
-			out = append(out, run)
-		}
-	}
-	return out
+func (r *Runner) todo() []Run {
+	return lists.Where(r.Plan.Runs, func(run Run) bool { return !r.after(run) && len(r.missing(run)) > 0 })
 }
 
 // missing returns the groups of a run that have not been measured.
@@ -318,7 +314,7 @@ func (r *Runner) up(ctx context.Context, run Run, left []Run) error {
 	if r.prepared = time.Since(began); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, or(r.UpTimeout, patience.ExperimentUp.Duration()))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.UpTimeout, patience.ExperimentUp.Duration()))
 	defer cancel()
 	instance, err := r.Driver.Up(ctx, cell)
 	if err != nil {
@@ -340,19 +336,12 @@ func (r *Runner) prepare(ctx context.Context, run Run, left []Run) error {
 	return r.Driver.Prepare(ctx, &r.Plan.Cells[run.Cell])
 }
 
-func or(d, byDefault time.Duration) time.Duration {
-	if d == 0 {
-		return byDefault
-	}
-	return d
-}
-
 // down takes the lab down, even if the context has ended.
 func (r *Runner) down() {
 	if r.instance == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), or(r.DownTimeout, patience.ExperimentDown.Duration()))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(r.DownTimeout, patience.ExperimentDown.Duration()))
 	defer cancel()
 	if err := r.instance.Down(ctx); err != nil {
 		r.say("the lab did not go down: %s", err)

@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
@@ -214,10 +215,7 @@ func (d *data) pooled(src definition.Source, dimensions []string) (notes []strin
 	}
 	if src.Probe == "" && !slices.Contains(dimensions, "probe") {
 		if probes := d.pick(src, []string{"probe"}); len(probes) > 1 {
-			var names []string
-			for _, g := range probes {
-				names = append(names, name(g.levels[0]))
-			}
+			names := lists.Of(probes, func(g *group) string { return name(g.levels[0]) })
 			notes = append(notes, "The values of the probes "+strings.Join(names, ", ")+" are taken together.")
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
@@ -327,10 +328,7 @@ var errNothingCommon = errors.New("to compare")
 
 func nothingCommon(a, b side, o CompareOptions) error {
 	list := func(s side) string {
-		var words []string
-		for _, src := range s.kindsOf() {
-			words = append(words, metricTitle(src))
-		}
+		words := lists.Of(s.kindsOf(), metricTitle)
 		if len(words) == 0 {
 			return "nothing"
 		}
@@ -364,11 +362,7 @@ func dims(a, b side, src definition.Source, factor string, sources bool) (out, n
 		return out, notes
 	}
 	theirs := b.labels(src)
-	for _, l := range a.labels(src) {
-		if slices.Contains(theirs, l) {
-			out = append(out, l)
-		}
-	}
+	out = append(out, lists.Where(a.labels(src), func(l string) bool { return slices.Contains(theirs, l) })...)
 	return out, notes
 }
 

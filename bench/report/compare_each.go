@@ -9,6 +9,7 @@ import (
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/stats"
 )
 
@@ -132,12 +133,7 @@ func missing(rows []ofTwo, all []*Comparison) (out []string) {
 		has[[2]string{r.names[0], r.what}], has[[2]string{r.names[1], r.what}] = true, true
 	}
 	for _, l := range levels {
-		var of []string
-		for _, what := range whats {
-			if !has[[2]string{l, what}] {
-				of = append(of, what)
-			}
-		}
+		of := lists.Where(whats, func(what string) bool { return !has[[2]string{l, what}] })
 		if len(of) > 0 {
 			out = append(out, name(l)+" of "+clip(strings.Join(of, ", "), 300))
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
 )
@@ -211,10 +212,7 @@ func display(want string, groups []*group, src definition.Source) (string, float
 		return "1", 1
 	}
 	if want == "" {
-		var typical []float64
-		for _, g := range groups {
-			typical = append(typical, math.Abs(stats.Quantile(g.values(src), 0.5)))
-		}
+		typical := lists.Of(groups, func(g *group) float64 { return math.Abs(stats.Quantile(g.values(src), 0.5)) })
 		want = definition.Suitable(unit, stats.Quantile(typical, 0.5))
 	}
 	if factor, ok := definition.Convert(unit, want); ok {
@@ -332,10 +330,7 @@ func scaled(xs []float64, factor float64) []float64 {
 
 // why are the reasons of a verdict in a line.
 func why(v environment.Verdict) string {
-	var words []string
-	for _, r := range v.Reasons {
-		words = append(words, name(r.Text))
-	}
+	words := lists.Of(v.Reasons, func(r environment.Reason) string { return name(r.Text) })
 	if more := len(words) - 3; more > 0 {
 		words = append(words[:3], fmt.Sprintf("and %d more", more))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
 )
@@ -190,10 +191,7 @@ func (r *repetition) one(each string) float64 {
 		count, of := r.share()
 		return result.Mean(r.values(), count, of)
 	}
-	var all []float64
-	for _, p := range r.parts {
-		all = append(all, p.one(each))
-	}
+	all := lists.Of(r.parts, func(p *part) float64 { return p.one(each) })
 	return mean(all)
 }
 
@@ -244,10 +242,7 @@ func (g *group) share() (count, of int) {
 
 // judged returns the verdict on a run: that of its worst sample.
 func (p *part) judged() environment.Verdict {
-	var all []environment.Verdict
-	for _, v := range p.verdicts {
-		all = append(all, judged(v))
-	}
+	all := lists.Of(p.verdicts, judged)
 	return environment.Worst(all...)
 }
 

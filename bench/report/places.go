@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/environment"
 )
@@ -69,10 +70,7 @@ func sameButPlace(a, b result.Header) bool {
 
 func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition,
 	margins Margins) (*Report, error) {
-	var places []string
-	for _, run := range runs {
-		places = append(places, placeOf(run))
-	}
+	places := lists.Of(runs, placeOf)
 	if form == nil {
 		// Each result's own report says what is wrong with it.
 		form, _ = definition.Read("experiment", []byte(runs[0].Header.Experiment.Text))
@@ -100,10 +98,7 @@ func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definitio
 // compared are the metrics of a form's figures and tables, each once, of the probes that these are
 // of; where there are none, all.
 func compared(form *definition.Definition, d *data) (out []definition.Source) {
-	var all []definition.Source
-	for _, f := range form.Figures {
-		all = append(all, f.Source)
-	}
+	all := lists.Of(form.Figures, func(f definition.Figure) definition.Source { return f.Source })
 	for _, t := range form.Tables {
 		all = append(all, t.Source)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/stats"
 )
@@ -53,11 +54,7 @@ func looksOf(run *result.Run) (looks []int, most int) {
 		return nil, 0
 	}
 	most = u.Looks[len(u.Looks)-1]
-	for _, n := range u.Looks {
-		if n <= last {
-			looks = append(looks, n)
-		}
-	}
+	looks = append(looks, lists.Where(u.Looks, func(n int) bool { return n <= last })...)
 	if last < most && !slices.Contains(looks, last) {
 		looks = append(looks, max(1, last))
 	}

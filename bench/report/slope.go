@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/stats"
 )
@@ -153,10 +154,7 @@ func profiles(groups []*group, each string) (out []profile) {
 	for _, n := range numbers {
 		c := profile{}
 		for _, reps := range found[n] {
-			var values []float64
-			for _, r := range reps {
-				values = append(values, r.one(each))
-			}
+			values := lists.Of(reps, func(r *repetition) float64 { return r.one(each) })
 			switch len(reps) {
 			case 0:
 				continue

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -138,10 +139,7 @@ func (s Spread) title() string {
 }
 
 func (s Spread) row() Row {
-	where := s.Where
-	if where == "" {
-		where = "all"
-	}
+	where := cmp.Or(s.Where, "all")
 	row := Row{Cells: []Cell{{Text: name(where)}, {Text: s.Theirs}}}
 	if s.Ours == "" {
 		return Row{Cells: append(row.Cells, Cell{Text: "–"}, Cell{Text: "–"}, Cell{Text: "–"})}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
 )
@@ -180,11 +181,8 @@ func (b *tableBuilder) gaps(add func(heads []string, value string, first bool, c
 	}
 }
 
-func names(levels []string) (out []Cell) {
-	for _, l := range levels {
-		out = append(out, Cell{Text: name(l)})
-	}
-	return out
+func names(levels []string) []Cell {
+	return lists.Of(levels, func(l string) Cell { return Cell{Text: name(l)} })
 }
 
 func (b *tableBuilder) cell(g *group, value string) Cell {

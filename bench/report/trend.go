@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -59,9 +60,7 @@ const alpha = 0.05
 
 func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 	out := Trend{Text: clip(strings.TrimSpace(Clean(t.Text)), 400), Tested: name(tested(t))}
-	if out.Text == "" {
-		out.Text = out.Tested
-	}
+	out.Text = cmp.Or(out.Text, out.Tested)
 	if d.judge.broken {
 		out.open("the result does not say when it was looked at", needs{})
 		return out

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
 )
@@ -47,19 +48,14 @@ func (r *Report) unseen(text string, samples int) {
 }
 
 // measurements are those of a metric.
-func measurements(s *result.Sample, metric string) (out []result.Measurement) {
+func measurements(s *result.Sample, metric string) []result.Measurement {
 	if rest, ok := strings.CutPrefix(metric, usagePrefix); ok {
 		if s.Usage == nil {
 			return nil
 		}
 		return usage(s.Usage, metric, rest)
 	}
-	for _, m := range s.Measurements {
-		if m.Metric == metric {
-			out = append(out, m)
-		}
-	}
-	return out
+	return lists.Where(s.Measurements, func(m result.Measurement) bool { return m.Metric == metric })
 }
 
 // usage makes a measurement of what was watched: a share of the machine, or something of a process.

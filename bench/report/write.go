@@ -10,6 +10,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/environment"
 )
@@ -96,10 +97,7 @@ func (f Fidelity) String() string {
 	s := fmt.Sprintf("%s: %d of %s not good", f.Level, f.Suspect, words.Plural(f.Samples, "sample"))
 	if len(f.Reasons) > 0 {
 		s += " (for example: " + f.Reasons[0].Text
-		codes := map[string]bool{}
-		for _, r := range f.Reasons {
-			codes[r.Code] = true
-		}
+		codes := lists.Set(f.Reasons, func(r Reason) string { return r.Code })
 		if more := len(codes) - 1; more > 0 {
 			s += fmt.Sprintf("; and %s", words.Plural(more, "other reason"))
 		}
@@ -115,10 +113,7 @@ func (t *Table) LaTeX(to io.Writer) error {
 		"%% needs \\usepackage{booktabs}; in documents of pdfLaTeX before 2018 also \\usepackage[utf8]{inputenc}\n")
 	fmt.Fprintf(&b, "\\begin{table}\n  \\centering\n  \\caption{%s}\n  \\begin{tabular}{%s%s}\n    \\toprule\n",
 		EscapeLaTeX(t.caption()), strings.Repeat("l", t.Heads), strings.Repeat("r", len(t.Columns)-t.Heads))
-	var heads []string
-	for _, c := range t.Columns {
-		heads = append(heads, EscapeLaTeX(c))
-	}
+	heads := lists.Of(t.Columns, EscapeLaTeX)
 	fmt.Fprintf(&b, "    %s \\\\\n    \\midrule\n", strings.Join(heads, " & "))
 	for _, row := range t.Rows {
 		if row.Rule {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // columns are the columns before and after those of the factors.
@@ -66,10 +68,7 @@ func (run *Run) csvSample(w *csv.Writer, s *Sample, factors []string, superseded
 	if s.Verdict != nil {
 		fidelity = string(s.Verdict.Level)
 	}
-	var events []string
-	for _, e := range s.Events {
-		events = append(events, number(e.At)+" "+e.What)
-	}
+	events := lists.Of(s.Events, func(e Event) string { return number(e.At) + " " + e.What })
 	after := []string{fidelity, strings.Join(events, "; "), s.Failure, strconv.FormatBool(superseded), ""}
 	if s.Round > 0 {
 		after[len(after)-1] = strconv.Itoa(s.Round)

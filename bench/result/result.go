@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 )
 
@@ -113,13 +114,8 @@ type Judged struct {
 }
 
 // Open counts the statements that are not decided yet.
-func (l *Look) Open() (n int) {
-	for _, s := range l.Statements {
-		if s.Open {
-			n++
-		}
-	}
-	return n
+func (l *Look) Open() int {
+	return lists.Count(l.Statements, func(s Judged) bool { return s.Open })
 }
 
 // TopologyFile is the file of a topology that was used, as it was then.

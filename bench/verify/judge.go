@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -184,11 +185,8 @@ func byStream(samples []*sample) (out [][]*sample) {
 }
 
 // namesOf returns the names of the streams of samples, each once.
-func namesOf(samples []*sample) (out []string) {
-	for _, s := range byStream(samples) {
-		out = append(out, s[0].by)
-	}
-	return out
+func namesOf(samples []*sample) []string {
+	return lists.Of(byStream(samples), func(s []*sample) string { return s[0].by })
 }
 
 // worse returns the more serious of two results of a check.

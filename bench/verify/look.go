@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
@@ -274,10 +275,7 @@ func noRoute(s *seen, node string, want topology.Route) string {
 // noName says that a node does not resolve another's name: of each family, programs use the first
 // address. A router's name may stand for any of its addresses.
 func noName(s *seen, node, name string, t *topology.Topology) string {
-	var ok []netip.Addr
-	for _, p := range topology.AddressesOf(t, t.Node(name)) {
-		ok = append(ok, p.Addr())
-	}
+	ok := lists.Of(topology.AddressesOf(t, t.Node(name)), netip.Prefix.Addr)
 	found := map[int]bool{}
 	for line := range strings.Lines(s.Hosts) {
 		words := strings.Fields(line)

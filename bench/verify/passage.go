@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/stats"
 )
 
@@ -162,12 +163,7 @@ const parts = 9
 
 // rateIn returns the rate of packets within a time, in bit/s, and the median over its parts.
 func rateIn(slots []packets.Slot, from, until int64) (rate, middle float64) {
-	var inside []packets.Slot
-	for _, s := range slots {
-		if s.First >= from && s.Last <= until {
-			inside = append(inside, s)
-		}
-	}
+	inside := lists.Where(slots, func(s packets.Slot) bool { return s.First >= from && s.Last <= until })
 	rate = rateOf(inside)
 	// Packets that came for only a part of the time are related to the whole time.
 	if n := len(inside); n == 0 || inside[n-1].Last-inside[0].First < (until-from)*3/4 {

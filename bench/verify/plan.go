@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // plan says who sends to whom.
@@ -97,13 +99,8 @@ func (v *verifier) planFor(flows []*flow) *plan {
 }
 
 // news returns how many directions a flow crosses that are not covered.
-func news(f *flow, covered map[hop]bool) (n int) {
-	for _, h := range f.way {
-		if !covered[h] {
-			n++
-		}
-	}
-	return n
+func news(f *flow, covered map[hop]bool) int {
+	return lists.Count(f.way, func(h hop) bool { return !covered[h] })
 }
 
 // tasksFor returns the tasks that measure a direction: one sender, and several at once if possible,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/topology"
 )
@@ -44,10 +45,7 @@ func (v *verifier) rates(ctx context.Context, p *plan) error {
 // more returns the flows of a plan, and those between other nodes, whose paths show once they are
 // sent.
 func (v *verifier) more(p *plan) []*flow {
-	known := map[string]bool{}
-	for _, f := range slices.Concat(p.flows, p.tried) {
-		known[f.name()] = true
-	}
+	known := lists.Set(slices.Concat(p.flows, p.tried), (*flow).name)
 	return append(slices.Clone(p.flows), slices.DeleteFunc(v.flows(), func(f *flow) bool { return known[f.name()] })...)
 }
 

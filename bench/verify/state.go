@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/netfacts"
 	limits "trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
@@ -419,12 +420,7 @@ func (j *judge) firewalls(where string, changes []netfacts.Change) {
 
 // ruleOf returns what a rule does, without the digest of its conditions.
 func ruleOf(c netfacts.Change) string {
-	var words []string
-	for _, w := range strings.Fields(c.Is) {
-		if !strings.HasPrefix(w, "#") {
-			words = append(words, w)
-		}
-	}
+	words := lists.Where(strings.Fields(c.Is), func(w string) bool { return !strings.HasPrefix(w, "#") })
 	return strings.Join(words, " ")
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/probe/packets"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -184,12 +185,7 @@ func (v *verifier) atOnce() int {
 }
 
 func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return lists.First(errs, func(err error) bool { return err != nil })
 }
 
 // sighting is a stream at a device of a place.

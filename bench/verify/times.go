@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/stats"
 )
 
@@ -166,12 +167,7 @@ func (v *verifier) judgeJitter(c *Check, all []passing) {
 // spread returns the standard deviation of sorted times, and its relative error for so few.
 func spread(took []float64) (sd, off float64) {
 	most := stats.Quantile(took, 0.99) // ignores outliers of a busy machine
-	var kept []float64
-	for _, d := range took {
-		if d <= most {
-			kept = append(kept, d)
-		}
-	}
+	kept := lists.Where(took, func(d float64) bool { return d <= most })
 	var mean, sum float64
 	for _, d := range kept {
 		mean += d / float64(len(kept))

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // ClusterMembers lists the members of a cluster and their loads.
@@ -78,10 +80,7 @@ func (c *Centre) Register(api huma.API) {
 		all := c.members(ctx).Members
 		i := slices.IndexFunc(all, func(m ClusterMember) bool { return m.Name == in.Name })
 		if i < 0 {
-			var names []string
-			for _, m := range all {
-				names = append(names, m.Name)
-			}
+			names := lists.Of(all, func(m ClusterMember) string { return m.Name })
 			return nil, huma.Error404NotFound(fmt.Sprintf("there is no member %q; there are: %s", in.Name,
 				strings.Join(names, ", ")))
 		}

@@ -1,6 +1,7 @@
 package centre
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -54,9 +55,7 @@ func New(o Options) (*Centre, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	if o.Every == 0 {
-		o.Every = report.Every
-	}
+	o.Every = cmp.Or(o.Every, report.Every)
 	c := &Centre{o: o, measure: Default, limits: DefaultLimits, table: newTable(5 * o.Every)}
 	if o.Measure != nil {
 		c.measure = *o.Measure

@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/cluster"
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/lists"
 )
 
 // leading is the centre's state while this member is the centre.
@@ -265,10 +266,7 @@ func (l *leading) plan(live []string, now time.Time) []Move {
 // settle returns how long it takes until reports reflect moves: two reports; and if southbound
 // traffic dominates the cost, until traffic from before has left its window.
 func (c *Centre) settle(moves []Move, switches []Switch) time.Duration {
-	moved := map[uint64]bool{}
-	for _, m := range moves {
-		moved[m.DPID] = true
-	}
+	moved := lists.Set(moves, func(m Move) uint64 { return m.DPID })
 	t := c.measure.totals(nil, switches)
 	var traffic, all float64
 	for _, s := range switches {

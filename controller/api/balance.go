@@ -14,6 +14,7 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/balance"
 	"trivet.dev/trivet/controller/routing"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -175,11 +176,8 @@ func (v *view) moved() []MovedPath {
 	return out
 }
 
-func (v *view) switchNames(dpids []uint64) (out []string) {
-	for _, dpid := range dpids {
-		out = append(out, v.switchName(dpid))
-	}
-	return out
+func (v *view) switchNames(dpids []uint64) []string {
+	return lists.Of(dpids, v.switchName)
 }
 
 // subnet returns the router's subnet given by a text: the subnet itself, an address in it, or a
@@ -203,10 +201,7 @@ func (v *view) routingNode(name string) (*routing.Router, error) {
 	if r := v.router(name); r != nil {
 		return r, nil
 	}
-	var names []string
-	for _, r := range v.c.Routers() {
-		names = append(names, r.Name)
-	}
+	names := lists.Of(v.c.Routers(), func(r routing.Router) string { return r.Name })
 	return nil, topology.Mistaken(topology.DidYouMean(name, names), "%s is no routing node", name)
 }
 

@@ -95,17 +95,25 @@ func (r remote) request(ctx context.Context, method, path string, in any) (*http
 // readProblem turns a refusal into an error.
 func readProblem(resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if why := Problem(b); why != "" {
+		return errors.New(why)
+	}
+	return fmt.Errorf("the controller answers %s: %s", resp.Status, bytes.TrimSpace(b))
+}
+
+// Problem is what the body of a refusal says (RFC 9457); empty: it is no problem in JSON.
+func Problem(body []byte) string {
 	var p struct {
 		Detail string `json:"detail"`
 		Errors []struct{ Message, Location string }
 	}
-	if json.Unmarshal(b, &p) != nil || p.Detail == "" {
-		return fmt.Errorf("the controller answers %s: %s", resp.Status, bytes.TrimSpace(b))
+	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
+		return ""
 	}
 	for _, e := range p.Errors {
 		p.Detail += "; " + strings.TrimSpace(e.Location+" "+e.Message)
 	}
-	return errors.New(p.Detail)
+	return p.Detail
 }
 
 // Said adds to a refusal the name of whoever has refused. A body that is not a problem in JSON

@@ -89,7 +89,7 @@ func joinLinks(p *parts, lists [][]Link) []Link {
 		for d := range 2 {
 			l.Capacity[d] = cmp.Or(l.Capacity[d], other.Capacity[d])
 		}
-		l.SetRates([2]*float64{or(l.Rates[0], other.Rates[0]), or(l.Rates[1], other.Rates[1])})
+		l.SetRates([2]*float64{cmp.Or(l.Rates[0], other.Rates[0]), cmp.Or(l.Rates[1], other.Rates[1])})
 	}
 	return out
 }

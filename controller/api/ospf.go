@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,8 +107,6 @@ func checkOSPF(c *builtin.Controller, router string) error {
 	}
 	slices.SortFunc(names, builtin.CompareNames)
 	near := topology.DidYouMean(router, names)
-	if near == "" {
-		near = "those that do are " + strings.Join(names[:min(len(names), 10)], ", ")
-	}
+	near = cmp.Or(near, "those that do are "+strings.Join(names[:min(len(names), 10)], ", "))
 	return fmt.Errorf("there is no router %q that speaks OSPF; %s", router, near)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/controller/builtin"
+	"trivet.dev/trivet/internal/lists"
 )
 
 // A member that answers with its part says which switches the part covers: those of which it was
@@ -75,10 +76,7 @@ func (w *partWriter) Write(b []byte) (int, error) {
 func (w *partWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func partText(names []string) string {
-	escaped := make([]string, len(names))
-	for i, n := range names {
-		escaped[i] = url.QueryEscape(n)
-	}
+	escaped := lists.Of(names, url.QueryEscape)
 	return strings.Join(escaped, ",")
 }
 

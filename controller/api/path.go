@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,10 +192,7 @@ func (v *view) stationOf(name string, v6 bool) (station, error) {
 	}
 	n := v.m.Node(name)
 	if n == nil {
-		hint := topology.DidYouMean(name, v.m.NodeNames())
-		if hint == "" {
-			hint = "trivet inspect lists the nodes"
-		}
+		hint := cmp.Or(topology.DidYouMean(name, v.m.NodeNames()), "trivet inspect lists the nodes")
 		if dpid, ok := v.m.Find(name); ok && v.switchName(dpid) == name {
 			hint = "a switch has no address of its own"
 		}

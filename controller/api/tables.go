@@ -15,6 +15,7 @@ import (
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/routing"
 	"trivet.dev/trivet/controller/user"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -284,10 +285,7 @@ func (v *view) redistributed(into, name string) (out Routes, err error) {
 
 // usersOf returns the routes that users have added, as "ROUTER PREFIX".
 func usersOf(added []builtin.UserRoute) map[string]bool {
-	users := map[string]bool{}
-	for _, u := range added {
-		users[u.Router+" "+u.Prefix.String()] = true
-	}
+	users := lists.Set(added, func(u builtin.UserRoute) string { return u.Router + " " + u.Prefix.String() })
 	return users
 }
 

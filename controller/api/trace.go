@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -108,11 +109,7 @@ func ordered(list []openflow.Instruction) (out []openflow.Instruction) {
 		openflow.InstructionApplyActions,
 		openflow.InstructionClearActions, openflow.InstructionWriteActions, openflow.InstructionWriteMetadata,
 		openflow.InstructionGotoTable} {
-		for _, i := range list {
-			if i.Type == kind {
-				out = append(out, i)
-			}
-		}
+		out = append(out, lists.Where(list, func(i openflow.Instruction) bool { return i.Type == kind })...)
 	}
 	return out
 }

@@ -132,7 +132,7 @@ func (v *view) link(at place, to End, theirs [2]*float64) Link {
 		speed = p.Capacity
 	}
 	l.Capacity = [2]float64{cmp.Or(known.Capacity, speed), cmp.Or(known.CapacityIn, speed)}
-	l.SetRates([2]*float64{or(own[0], theirs[1]), or(own[1], theirs[0])})
+	l.SetRates([2]*float64{cmp.Or(own[0], theirs[1]), cmp.Or(own[1], theirs[0])})
 	return l
 }
 
@@ -148,14 +148,6 @@ func (l *Link) SetRates(rates [2]*float64) {
 		}
 	}
 	l.Utilisation = number(used)
-}
-
-// or returns the first of the two that is known.
-func or(a, b *float64) *float64 {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 func (v *view) statistics() Statistics {

@@ -18,6 +18,7 @@ import (
 	"trivet.dev/trivet/controller/builtin"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/monitor"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/version"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/openflow"
@@ -152,10 +153,7 @@ func (v *view) find(name string) (*controller.Switch, error) {
 	if s := v.c.Seen(dpid); found && s != nil {
 		return s, nil
 	}
-	var names []string
-	for _, s := range v.c.AllSeen() {
-		names = append(names, v.switchName(s.DPID()))
-	}
+	names := lists.Of(v.c.AllSeen(), func(s *controller.Switch) string { return v.switchName(s.DPID()) })
 	for dpid, n := range v.m.Switches() {
 		if n == name || dpid != 0 && name == fmt.Sprintf("%016x", dpid) {
 			return nil, fmt.Errorf("%s is not connected to the controller", n)
@@ -197,10 +195,7 @@ func (v *view) topology() Topology {
 // switches returns the connected switches, and those of the map that are missing.
 func (v *view) switches() []Switch {
 	counts := v.c.Monitor.FlowCounts()
-	ids := map[uint64]bool{}
-	for _, s := range v.c.AllSeen() {
-		ids[s.DPID()] = true
-	}
+	ids := lists.Set(v.c.AllSeen(), (*controller.Switch).DPID)
 	for dpid := range v.m.Switches() {
 		if !ids[dpid] && v.m.Switch(dpid).Controlled {
 			ids[dpid] = false

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/controller/apps"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -158,13 +159,8 @@ func (w *walk) leaveSwitch(s step, x traced) fate {
 	return sum
 }
 
-func countController(list []output) (n int) {
-	for _, o := range list {
-		if o.port == openflow.PortController {
-			n++
-		}
-	}
-	return n
+func countController(list []output) int {
+	return lists.Count(list, func(o output) bool { return o.port == openflow.PortController })
 }
 
 func dropReason(hop PathHop, x traced) string {

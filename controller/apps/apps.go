@@ -18,6 +18,7 @@ import (
 	"trivet.dev/trivet/controller"
 	"trivet.dev/trivet/controller/database"
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -117,11 +118,8 @@ func Register(s Spec) {
 func All() []*Spec { return slices.Clone(registered) }
 
 // Names returns the names of all apps, in their order.
-func Names() (out []string) {
-	for _, s := range registered {
-		out = append(out, s.Name)
-	}
-	return out
+func Names() []string {
+	return lists.Of(registered, func(s *Spec) string { return s.Name })
 }
 
 // Of returns the name of the app that a flow entry's cookie identifies; "": none.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/lists"
 )
 
 // followRoutes applies, until the controller closes, the changes of users' and programs' routes
@@ -32,13 +33,10 @@ func (c *Controller) followRoutes() {
 	go store.FollowKeys(ctx, c.routes.given.Store, c.routes.given.Prefix, c.routes.keysOfPrograms, tell(c.syncProgram))
 }
 
-func (r *routes) keysOfUsers() (keys []string) {
+func (r *routes) keysOfUsers() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, u := range r.added {
-		keys = append(keys, r.users.Prefix+u.key())
-	}
-	return keys
+	return lists.Of(r.added, func(u UserRoute) string { return r.users.Prefix + u.key() })
 }
 
 func (r *routes) keysOfPrograms() (keys []string) {

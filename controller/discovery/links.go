@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -99,12 +100,7 @@ func (p *port) ways(yield func(*way) bool) {
 }
 
 func (p *port) wayTo(to *port) *way {
-	for _, w := range p.out {
-		if w.to == to {
-			return w
-		}
-	}
-	return nil
+	return lists.First(p.out, func(w *way) bool { return w.to == to })
 }
 
 func (w *way) link() Link {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/openflow"
 )
@@ -249,10 +250,7 @@ func (a *App) sharedEvents(events []store.Event) {
 // replaceShared applies the whole state of the store; entries that it lacks are gone.
 func (a *App) replaceShared(there []store.Entry) {
 	a.locked(func() {
-		keys := map[string]bool{}
-		for _, e := range there {
-			keys[e.Key] = true
-		}
+		keys := lists.Set(there, func(e store.Entry) string { return e.Key })
 		for _, key := range a.shared.keys() {
 			if !keys[key] {
 				a.sharedEvent(store.Event{Key: key})

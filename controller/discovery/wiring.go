@@ -1,6 +1,9 @@
 package discovery
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 const (
 	// expectTime is how long an expected link may be without a probe before it is probed quickly.
@@ -150,11 +153,7 @@ func (a *App) both(from, to *port, direct bool, now time.Time) (back half, ok bo
 	if to.halves == nil {
 		to.halves = map[*port]half{}
 	}
-	for p, h := range to.halves {
-		if now.Sub(h.at) >= shutTime {
-			delete(to.halves, p)
-		}
-	}
+	maps.DeleteFunc(to.halves, func(_ *port, h half) bool { return now.Sub(h.at) >= shutTime })
 	to.halves[from] = half{now, direct}
 	a.shut(from, now)
 	a.shut(to, now)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/disjoint"
 	"trivet.dev/trivet/topology"
 )
 
@@ -110,35 +111,27 @@ type forest struct {
 	links []*topology.Link // between two switches, forwarding
 	stp   map[string]bool  // switches that speak the spanning tree protocol
 	tree  map[string][]string
-	root  map[string]string
+	trees disjoint.Sets[string]
 }
 
 func newForest(t *topology.Topology) *forest {
-	f := &forest{stp: map[string]bool{}, tree: map[string][]string{}, root: map[string]string{}}
+	f := &forest{stp: map[string]bool{}, tree: map[string][]string{}, trees: disjoint.Sets[string]{}}
 	for _, n := range t.NodesOf(topology.Switch) {
-		f.root[n.Name], f.stp[n.Name] = n.Name, n.STP
+		f.stp[n.Name] = n.STP
 	}
+	isSwitch := func(e topology.Endpoint) bool { _, ok := f.stp[e.Node]; return ok }
 	blocked := topology.Blocked(t)
 	for _, l := range t.Links {
-		if f.root[l.Ends[0].Node] != "" && f.root[l.Ends[1].Node] != "" && !l.Down && !blocked[l] {
+		if isSwitch(l.Ends[0]) && isSwitch(l.Ends[1]) && !l.Down && !blocked[l] {
 			f.links = append(f.links, l)
 		}
 	}
 	return f
 }
 
-func (f *forest) find(n string) string {
-	for f.root[n] != n {
-		f.root[n] = f.root[f.root[n]]
-		n = f.root[n]
-	}
-	return n
-}
-
 // join joins two switches, or returns the loop that a link between them would close.
 func (f *forest) join(a, b string) []string {
-	if x, y := f.find(a), f.find(b); x != y {
-		f.root[x] = y
+	if f.trees.Join(a, b) {
 		f.tree[a], f.tree[b] = append(f.tree[a], b), append(f.tree[b], a)
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
@@ -60,12 +61,7 @@ var registry = []*Controller{faucet, floodlight, osKen, ovsTestcontroller, pox}
 
 // Lookup returns the controller with a name, or nil.
 func Lookup(name string) *Controller {
-	for _, c := range registry {
-		if c.Name == name {
-			return c
-		}
-	}
-	return nil
+	return lists.First(registry, func(c *Controller) bool { return c.Name == name })
 }
 
 // All returns the controllers, by name.

@@ -15,6 +15,7 @@ import (
 	"trivet.dev/trivet/cluster/announce"
 	"trivet.dev/trivet/controller/discovery"
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/lists"
 )
 
 // The members of a cluster maintain one tree. Each computes it from discovery's links, of all
@@ -222,10 +223,7 @@ func own(tree string, tables []*table) (w confirmation, firm bool) {
 
 // others adds the switches of other members that have links.
 func (a *App) others(out []*table, far map[uint64]bool) []*table {
-	mine := map[uint64]bool{}
-	for _, t := range out {
-		mine[t.dpid] = true
-	}
+	mine := lists.Set(out, func(t *table) uint64 { return t.dpid })
 	for dpid := range far {
 		if !mine[dpid] && a.only(dpid) {
 			out = append(out, &table{app: a, dpid: dpid, other: true})
@@ -260,10 +258,7 @@ func (g *graph) name() string {
 
 // name identifies an edge by its ports.
 func (e *arc) name() string {
-	var out []string
-	for _, x := range e.ends {
-		out = append(out, fmt.Sprintf("%x:%d", x.dpid, x.port))
-	}
+	out := lists.Of(e.ends, func(x *endState) string { return fmt.Sprintf("%x:%d", x.dpid, x.port) })
 	return strings.Join(out, "-")
 }
 
@@ -272,10 +267,7 @@ func (e *arc) name() string {
 func (s *agreement) remember(g *graph) {
 	arcs := make(map[string][]end, len(g.edges))
 	for _, e := range g.edges {
-		var ends []end
-		for _, x := range e.ends {
-			ends = append(ends, x.end)
-		}
+		ends := lists.Of(e.ends, func(x *endState) end { return x.end })
 		arcs[e.name()] = ends
 	}
 	for name, ends := range s.arcs {

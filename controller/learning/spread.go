@@ -335,12 +335,7 @@ func (a *App) install(v *view, ways map[openflow.MAC]*way) bool {
 		}
 	}
 	slices.Reverse(inwards)
-	for _, r := range append(outwards, inwards...) {
-		if !a.send(r) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(append(outwards, inwards...), func(r round) bool { return !a.send(r) })
 }
 
 // stepsNow returns the number of links that a packet to an address passes from a switch, by the

@@ -358,11 +358,7 @@ func (t *table) forget(number uint32) {
 		m.Cookie, m.CookieMask = addressCookie, frameMask
 		_ = t.sw.Send(m)
 	}
-	for mac, a := range t.addresses {
-		if a.port == number {
-			delete(t.addresses, mac)
-		}
-	}
+	maps.DeleteFunc(t.addresses, func(_ openflow.MAC, a address) bool { return a.port == number })
 	if p := t.ports[number]; p != nil {
 		p.addresses = 0
 	}

@@ -342,12 +342,7 @@ func (g *graph) breadthFirst() bool {
 			}
 		}
 	}
-	for _, e := range g.edges {
-		if e.fixed && e.forwards && !e.tree {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g.edges, func(e *arc) bool { return e.fixed && e.forwards && !e.tree })
 }
 
 // mend keeps the edges that forward, those that cannot be changed first, and adds edges that join

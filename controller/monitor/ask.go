@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -231,10 +232,7 @@ func (a *App) readGroups(ctx context.Context, n *node) error {
 
 // joinGroups combines descriptions and counters.
 func joinGroups(list openflow.GroupDescList, stats openflow.GroupStatsList) []Group {
-	of := make(map[uint32]openflow.GroupStats, len(stats))
-	for _, s := range stats {
-		of[s.Group] = s
-	}
+	of := lists.By(stats, func(s openflow.GroupStats) uint32 { return s.Group })
 	groups := make([]Group, len(list))
 	for i, d := range list {
 		groups[i] = Group{GroupDesc: d, Stats: of[d.Group]}

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
 	"time"
@@ -201,9 +202,7 @@ func (p *poller) next(t *turn, now time.Time, o Options) time.Time {
 
 // measure records the time between two readings of a switch's ports.
 func (p *poller) measure(between time.Duration) {
-	if p.period == 0 {
-		p.period = between
-	}
+	p.period = cmp.Or(p.period, between)
 	p.period += time.Duration(float64(between-p.period) / float64(min(100, max(4, p.switches))))
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/routing/spf"
 	"trivet.dev/trivet/topology"
 )
@@ -164,11 +165,8 @@ func (n *network) mayHave(spoken [][]netip.Prefix, p netip.Prefix) bool {
 }
 
 // spokenNetworks lists the sorted networks that each of a router's protocols may have routes to.
-func (n *network) spokenNetworks(router int) (out [][]netip.Prefix) {
-	for _, s := range n.protocols[router] {
-		out = append(out, s.Networks())
-	}
-	return out
+func (n *network) spokenNetworks(router int) [][]netip.Prefix {
+	return lists.Of(n.protocols[router], func(s *protocol) []netip.Prefix { return s.Networks() })
 }
 
 // Find returns the route to exactly a prefix, in a sorted list.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"trivet.dev/trivet/controller"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 )
 
@@ -130,11 +132,8 @@ func (n *node) isFull() bool {
 }
 
 // unheard is the traffic to a subnet in flows without an entry.
-func unheard(p netip.Prefix) (out []Traffic) {
-	for _, proto := range ported {
-		out = append(out, Traffic{p, Part{Proto: proto, Index: each}})
-	}
-	return out
+func unheard(p netip.Prefix) []Traffic {
+	return lists.Of(ported, func(proto uint8) Traffic { return Traffic{p, Part{Proto: proto, Index: each}} })
 }
 
 // listens reports whether traffic to a subnet is steered flow by flow.
@@ -191,11 +190,7 @@ func sameWay(a, b *openflow.FlowMod) bool {
 
 // dropFlows removes flows to subnets that are no longer steered flow by flow.
 func (n *node) dropFlows() {
-	for t := range n.flows {
-		if !n.net.listens(t.To) {
-			delete(n.flows, t)
-		}
-	}
+	maps.DeleteFunc(n.flows, func(t Traffic, _ time.Time) bool { return !n.net.listens(t.To) })
 	n.full = n.isFull()
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/routing/rib"
 	"trivet.dev/trivet/topology"
@@ -164,13 +165,8 @@ func (a *App) Speaks(dpid uint64) (out []string) {
 }
 
 // spokenBy lists those that a router speaks.
-func spokenBy(all []*protocol, dpid uint64) (out []*protocol) {
-	for _, s := range all {
-		if s.by[dpid] {
-			out = append(out, s)
-		}
-	}
-	return out
+func spokenBy(all []*protocol, dpid uint64) []*protocol {
+	return lists.Where(all, func(s *protocol) bool { return s.by[dpid] })
 }
 
 // wantedBy returns the protocol, spoken by the router, that wants a packet, or nil.

@@ -96,9 +96,7 @@ func (r *Route) IsFrom(source, name string) bool {
 // TagAs returns the tag of a redistributed route: the rule's, the route's own, or that of its
 // program or protocol.
 func (r *Route) TagAs(set uint32) uint32 {
-	if set == 0 {
-		set = r.Tag
-	}
+	set = cmp.Or(set, r.Tag)
 	if set == 0 && r.Name != "" {
 		set = rib.TagOf(r.Name)
 	}

@@ -420,9 +420,7 @@ func (a *App) RoutesOf(dpid uint64) []*Route {
 	}
 	t := net.table(i)
 	out := make([]*Route, 0, len(t.routes))
-	for _, r := range t.routes {
-		out = append(out, r)
-	}
+	out = slices.AppendSeq(out, maps.Values(t.routes))
 	sortRoutes(out)
 	return out
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Memory is a store in memory, which may pass its entries on to permanent storage.
@@ -188,12 +190,7 @@ const mostUnread = 10_000
 
 // tell queues events. mu must be held.
 func (w *watcher) tell(events []Event) {
-	var mine []Event
-	for _, e := range events {
-		if strings.HasPrefix(e.Key, w.prefix) {
-			mine = append(mine, e)
-		}
-	}
+	mine := lists.Where(events, func(e Event) bool { return strings.HasPrefix(e.Key, w.prefix) })
 	if len(mine) == 0 {
 		return
 	}
@@ -319,9 +316,6 @@ func (l *lease) end(now bool) {
 	if len(l.keys) == 0 {
 		return
 	}
-	var gone []kept
-	for _, key := range slices.Sorted(maps.Keys(l.keys)) {
-		gone = append(gone, kept{Entry: Entry{Key: key}})
-	}
+	gone := lists.Of(slices.Sorted(maps.Keys(l.keys)), func(key string) kept { return kept{Entry: Entry{Key: key}} })
 	m.make(gone)
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -147,9 +148,7 @@ func (a *App) Flows() []Flow {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := make([]Flow, 0, len(a.flows))
-	for _, f := range a.flows {
-		out = append(out, f)
-	}
+	out = slices.AppendSeq(out, maps.Values(a.flows))
 	slices.SortFunc(out, func(x, y Flow) int { return cmp.Compare(x.ID, y.ID) })
 	return out
 }

@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/embedded/agent"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -202,10 +203,7 @@ func same(a, b []entry) bool {
 // merged returns the text was, updated to the current entries: lines that still hold, and comments,
 // stay as they are.
 func merged(was string, have []entry) string {
-	now := map[string]bool{}
-	for _, e := range have {
-		now[e.flow] = true
-	}
+	now := lists.Set(have, func(e entry) string { return e.flow })
 	var out []string
 	said := map[string]bool{}
 	for _, line := range strings.Split(strings.TrimSuffix(was, "\n"), "\n") {
@@ -245,10 +243,7 @@ func loadFlows(ctx context.Context, in datapath.Running, was, text string) error
 			want = empty(in.Node)
 		}
 	}
-	stays := map[string]bool{}
-	for _, e := range want {
-		stays[e.key] = true
-	}
+	stays := lists.Set(want, func(e entry) string { return e.key })
 	var remove, add []string
 	for _, e := range old {
 		if !stays[e.key] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -350,9 +351,7 @@ func (f *fabric) processesOf(node string) map[string]*daemon {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	out := map[string]*daemon{}
-	for name, p := range f.daemons[node] {
-		out[name] = p
-	}
+	maps.Copy(out, f.daemons[node])
 	return out
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -53,10 +54,7 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 
 // subject begins a sentence on protocols: "RIP has", "BGP and RIP have".
 func subject(all []*topology.Protocol) string {
-	var titles []string
-	for _, p := range all {
-		titles = append(titles, p.Title)
-	}
+	titles := lists.Of(all, func(p *topology.Protocol) string { return p.Title })
 	verb := " has"
 	if len(titles) != 1 {
 		verb = " have"

@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -381,10 +382,7 @@ func (c *changes) block(row portRow, on bool) {
 }
 
 func (c *changes) controllers(old []string, want []string) []string {
-	byTarget := map[string]string{}
-	for _, uuid := range old {
-		byTarget[c.have.controllers[uuid].Target] = uuid
-	}
+	byTarget := lists.By(old, func(uuid string) string { return c.have.controllers[uuid].Target })
 	var uuids []string
 	for _, target := range want {
 		uuid, known := byTarget[target]

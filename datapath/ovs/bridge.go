@@ -1,6 +1,7 @@
 package ovs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -161,10 +162,7 @@ var ourConfig = []string{"datapath-id", "disable-in-band", "stp-system-id"}
 
 // row returns the bridge's row in the database, without its ports and controllers.
 func (b Bridge) row(datapath DatapathType) bridgeRow {
-	mode := string(b.FailMode)
-	if mode == "" {
-		mode = string(topology.Standalone)
-	}
+	mode := cmp.Or(string(b.FailMode), string(topology.Standalone))
 	row := bridgeRow{
 		Name: b.Name, DatapathType: datapath.class(), FailMode: &mode, STP: b.STP,
 		OtherConfig: map[string]string{"datapath-id": b.DPID.String(), "disable-in-band": "true"},

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -322,10 +323,7 @@ func readConfig(ctx context.Context, in datapath.Running, was string) (string, e
 	if err != nil {
 		return "", err
 	}
-	var lines []string
-	for _, s := range have {
-		lines = append(lines, s.String())
-	}
+	lines := lists.Of(have, setting.String)
 	var before []string
 	for _, s := range settingsOf(was, func(int, string, string) {}) {
 		before = append(before, normal(s).String())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -31,10 +32,7 @@ func (f *fabric) slow() (limit topology.CPU, why string) {
 	default:
 		return limited[0].CPU, ""
 	}
-	var names []string
-	for _, n := range limited {
-		names = append(names, n.Name)
-	}
+	names := lists.Of(limited, func(n *topology.Node) string { return n.Name })
 	return topology.CPU{}, fmt.Sprintf("cpu of %s limits the programs that run there, not its forwarding: %s",
 		strings.Join(names, ", "), why)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/cache"
 	"github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // The tables and columns of the Open_vSwitch database that this package uses; they are documented
@@ -222,9 +224,6 @@ func rows[R any](ctx context.Context, db client.Client, uuid func(*R) string) (m
 	if err := db.List(ctx, &list); err != nil {
 		return nil, err
 	}
-	byUUID := make(map[string]*R, len(list))
-	for _, r := range list {
-		byUUID[uuid(r)] = r
-	}
+	byUUID := lists.By(list, uuid)
 	return byUUID, nil
 }

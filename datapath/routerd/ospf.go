@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -34,13 +35,8 @@ func auths(r *topology.OSPFRouter) (out []topology.OSPFAuthType) {
 }
 
 // rulesOf returns the router's rules of redistribution for a source.
-func rulesOf(r *topology.OSPFRouter, source string) (out []topology.OSPFRedistribute) {
-	for _, d := range r.Redistribute {
-		if d.Source == source {
-			out = append(out, d)
-		}
-	}
-	return out
+func rulesOf(r *topology.OSPFRouter, source string) []topology.OSPFRedistribute {
+	return lists.Where(r.Redistribute, func(d topology.OSPFRedistribute) bool { return d.Source == source })
 }
 
 // ownDefault is the rule by which a router announces a default route.

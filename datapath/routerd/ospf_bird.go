@@ -2,6 +2,7 @@ package routerd
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,12 +64,7 @@ func birdExport(line func(string, ...any), r *topology.OSPFRouter) {
 }
 
 func hasArea(areas []topology.OSPFArea, id topology.AreaID) bool {
-	for _, a := range areas {
-		if a.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(areas, func(a topology.OSPFArea) bool { return a.ID == id })
 }
 
 // birdOwn reports whether the router announces a default route that it has itself.

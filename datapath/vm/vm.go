@@ -19,6 +19,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/datapath/routerd"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/qemu"
 	"trivet.dev/trivet/topology"
 )
@@ -84,24 +85,14 @@ func (s Spec) lasting() Spec {
 }
 
 // left returns a list without the elements that without selects; nil if none is left.
-func left[T any](list []T, without func(T) bool) (out []T) {
-	for _, x := range list {
-		if !without(x) {
-			out = append(out, x)
-		}
-	}
-	return out
+func left[T any](list []T, without func(T) bool) []T {
+	return lists.Where(list, func(x T) bool { return !without(x) })
 }
 
-// Buffers returns the settings that can be changed while the guest runs, and have to be: they
-// depend on the delays of all links of a lab.
-func (s *Spec) Buffers() (out []datapath.Setting) {
-	for _, x := range s.Settings {
-		if isBuffer(x) {
-			out = append(out, x)
-		}
-	}
-	return out
+// Buffers are the settings that can be changed in a guest that runs, and have to be: they follow
+// from the delays of all links of a lab.
+func (s *Spec) Buffers() []datapath.Setting {
+	return lists.Where(s.Settings, isBuffer)
 }
 
 func isBuffer(x datapath.Setting) bool {

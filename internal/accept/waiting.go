@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Limits for connections that have not identified themselves yet.
@@ -36,12 +38,7 @@ func (w *Waiting) Enter(conn net.Conn) bool {
 	from := remote(conn)
 	for {
 		w.mu.Lock()
-		of := 0
-		for _, x := range w.list {
-			if x.from == from {
-				of++
-			}
-		}
+		of := lists.Count(w.list, func(x waiting) bool { return x.from == from })
 		if from.IsValid() && !from.IsLoopback() && of >= maxAddress {
 			w.mu.Unlock()
 			conn.Close()

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/internal/rundir"
@@ -53,9 +54,7 @@ func Find() (Hierarchies, error) {
 		}
 		switch where := words[4]; what[0] {
 		case "cgroup2":
-			if c.V2 == "" {
-				c.V2 = where
-			}
+			c.V2 = cmp.Or(c.V2, where)
 		case "cgroup":
 			options := strings.Split(what[2], ",")
 			if slices.Contains(options, "cpu") {
@@ -278,10 +277,7 @@ func (c Hierarchies) join(root, lab, node string) error {
 
 // List formats processors as the kernel and container engines read them: 0,2,3.
 func List(cores []int) string {
-	words := make([]string, len(cores))
-	for i, core := range cores {
-		words[i] = strconv.Itoa(core)
-	}
+	words := lists.Of(cores, strconv.Itoa)
 	return strings.Join(words, ",")
 }
 

@@ -66,22 +66,14 @@ func (a *app) installPath(ctx context.Context, c *api.Client, r api.PathRequest)
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(p)
-	}
-	a.say("installed   to %s by %s", movedTo(p), strings.Join(p.Routers, ", "))
-	return nil
+	return a.answer(p, "installed   to %s by %s", movedTo(p), strings.Join(p.Routers, ", "))
 }
 
 func (a *app) takePathBack(ctx context.Context, c *api.Client, to string) error {
 	if err := c.TakePathBack(ctx, to); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(map[string]string{"to": to})
-	}
-	a.say("taken back   to %s", to)
-	return nil
+	return a.answer(map[string]string{"to": to}, "taken back   to %s", to)
 }
 
 func (a *app) listPaths(ctx context.Context, c *api.Client, from, to string, k int) error {

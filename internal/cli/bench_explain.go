@@ -31,11 +31,7 @@ func (a *app) benchExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(e)
-			}
-			a.say("%s", e.text())
-			return nil
+			return a.answer(e, "%s", e.text())
 		},
 	}
 }

@@ -133,10 +133,7 @@ func (a *app) writeDraft(d experiment.Draft) error {
 	if err := writeOwn(d.File, text, false); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(map[string]any{"file": d.File, "cells": len(p.Cells), "runs": len(p.Runs)})
-	}
-	a.say("%s: %s, %s; look through it, then  sudo trivet bench run %s", d.File,
+	return a.answer(map[string]any{"file": d.File, "cells": len(p.Cells), "runs": len(p.Runs)},
+		"%s: %s, %s; look through it, then  sudo trivet bench run %s", d.File,
 		words.Plural(len(p.Cells), "combination"), words.Plural(len(p.Runs), "run"), d.File)
-	return nil
 }

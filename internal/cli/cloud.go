@@ -198,11 +198,7 @@ type steps struct {
 }
 
 func (a *app) newSteps(what string) *steps {
-	out := a.out
-	if a.json {
-		out = a.err
-	}
-	return &steps{stages: newStages(out), what: what}
+	return &steps{stages: newStages(a.beside()), what: what}
 }
 
 func (s *steps) step(text string) {

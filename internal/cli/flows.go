@@ -37,10 +37,7 @@ func (a *app) flows() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		name := ""
-		if len(args) > 0 {
-			name = args[0]
-		}
+		name := first(args)
 		ctx, cancel := bounded(cmd.Context())
 		defer cancel()
 		switch {
@@ -64,11 +61,7 @@ func (a *app) showChange(f api.Flow, what string, err error) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(f)
-	}
-	a.say("%s %d   %s  table %d, priority %d  %s", what, f.ID, f.Switch, f.Table, f.Priority, f.Readable)
-	return nil
+	return a.answer(f, "%s %d   %s  table %d, priority %d  %s", what, f.ID, f.Switch, f.Table, f.Priority, f.Readable)
 }
 
 func (a *app) listFlows(ctx context.Context, c *api.Client, name string) error {

@@ -22,11 +22,7 @@ func (a *app) jobs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			node := ""
-			if len(args) > 0 {
-				node = args[0]
-			}
-			jobs, err := c.Jobs(cmd.Context(), node)
+			jobs, err := c.Jobs(cmd.Context(), first(args))
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,7 @@ func (a *app) ping() *cobra.Command {
 			}
 			if len(args) == 2 {
 				r.From, r.To = args[0], args[1]
-				if r.Count == 0 {
-					r.Count = 5
-				}
+				r.Count = cmp.Or(r.Count, 5)
 			}
 			r.Interval, r.Timeout = topology.Duration(interval), topology.Duration(timeout)
 			c, _, err := a.client()

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -258,9 +259,7 @@ func (p *prompt) do(ctx context.Context, line string) (cmd *cobra.Command, err e
 		return nil, p.inNode(ctx, t, first, rest)
 	default:
 		hint := topology.DidYouMean(first, slices.Concat(nodeNames(t), mininetNames(), p.own()))
-		if hint == "" {
-			hint = "help lists the commands"
-		}
+		hint = cmp.Or(hint, "help lists the commands")
 		return nil, fmt.Errorf("there is no node or command %s; %s", first, hint)
 	}
 	return nil, nil

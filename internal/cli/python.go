@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -42,12 +43,7 @@ const startMn = `import sys; del sys.path[0]; import runpy; runpy.run_module("mi
 
 // needsRoot says whether mn does more than print something.
 func needsRoot(args []string) bool {
-	for _, a := range args {
-		if a == "-h" || a == "--help" || a == "--version" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--help" || a == "--version" })
 }
 
 func (a *app) runScript() *cobra.Command {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -108,10 +109,7 @@ func (p *provisioning) read(args []string) error {
 	}
 	for _, d := range args[1:] {
 		if !slices.Contains(known, d) {
-			hint := topology.DidYouMean(d, known)
-			if hint == "" {
-				hint = "it has " + strings.Join(known, ", ")
-			}
+			hint := cmp.Or(topology.DidYouMean(d, known), "it has "+strings.Join(known, ", "))
 			return usagef("%s has no device %s; %s", args[0], d, hint)
 		}
 	}

@@ -106,12 +106,7 @@ func (t *selftest) step(what string, f func() (says, output string, err error)) 
 }
 
 func (t *selftest) failed() bool {
-	for _, s := range t.steps {
-		if !s.OK {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.steps, func(s selfStep) bool { return !s.OK })
 }
 
 func (t *selftest) run(ctx context.Context) error {

@@ -28,11 +28,7 @@ func (a *app) resume() *cobra.Command {
 				return err
 			}
 			begin := time.Now()
-			out := a.out
-			if a.json {
-				out = a.err
-			}
-			view := newStages(out)
+			view := newStages(a.beside())
 			_, err = lab.Resume(cmd.Context(), s.Name, view.step)
 			view.end()
 			if err != nil {

@@ -44,10 +44,7 @@ func (a *app) routes() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("add", "delete", "all", "follow")
 	cmd.ValidArgsFunction = a.completeSwitches(k, "router")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name := ""
-		if len(args) > 0 {
-			name = args[0]
-		}
+		name := first(args)
 		if name == "" && (f.Changed("add") || f.Changed("delete")) {
 			return errors.New("name the router:  trivet routes r1 --add '10.9.0.0/16 via 10.0.1.9'")
 		}
@@ -96,11 +93,7 @@ func (a *app) addRoute(ctx context.Context, c *api.Client, router, text string) 
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(r)
-	}
-	a.say("added   %s  %s", r.Router, text)
-	return nil
+	return a.answer(r, "added   %s  %s", r.Router, text)
 }
 
 func (a *app) deleteRoute(ctx context.Context, c *api.Client, router, text string) error {
@@ -111,11 +104,7 @@ func (a *app) deleteRoute(ctx context.Context, c *api.Client, router, text strin
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(map[string]any{"router": router, "prefix": prefix})
-	}
-	a.say("deleted   %s  %s", router, prefix)
-	return nil
+	return a.answer(map[string]any{"router": router, "prefix": prefix}, "deleted   %s  %s", router, prefix)
 }
 
 var blanksAtCommas = regexp.MustCompile(`\s*,\s*`)
@@ -296,14 +285,10 @@ var codes = map[string]string{"connected": "C", "static": "S", "program": "p", "
 
 // listAll shows routers' routes from all sources, in FRR's format.
 func (a *app) listAll(ctx context.Context, c *api.Client, args []string) error {
-	name := ""
-	switch len(args) {
-	case 2:
+	if len(args) == 2 {
 		return errors.New("--all is all prefixes; without it a prefix has its own routes:  trivet routes r1 10.9.0.0/16")
-	case 1:
-		name = args[0]
 	}
-	routes, err := c.AllRoutes(ctx, name)
+	routes, err := c.AllRoutes(ctx, first(args))
 	if err != nil {
 		return err
 	}

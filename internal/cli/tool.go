@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -161,9 +162,7 @@ func (t *tool) both(a lab.ToolAnswer) int {
 		}
 	}
 	_, _ = os.Stdout.Write(inTurn(here, there))
-	if code == 0 {
-		code = other
-	}
+	code = cmp.Or(code, other)
 	return code
 }
 

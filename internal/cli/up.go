@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -207,13 +208,26 @@ func (a *app) sayOwn(plain, name string) {
 	}
 }
 
-// say prints for the user: to standard error if standard output is JSON.
-func (a *app) say(format string, args ...any) {
-	out := a.out
+// beside is where text for the user goes: to standard error if standard output is JSON.
+func (a *app) beside() io.Writer {
 	if a.json {
-		out = a.err
+		return a.err
 	}
-	fmt.Fprintln(out, harmlessText(fmt.Sprintf(format, args...)))
+	return a.out
+}
+
+// say prints for the user.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.beside(), harmlessText(fmt.Sprintf(format, args...)))
+}
+
+// answer prints a value for scripts or, for the user, a sentence.
+func (a *app) answer(v any, format string, args ...any) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	a.say(format, args...)
+	return nil
 }
 
 // free says why a name for a lab cannot be used.
@@ -270,11 +284,7 @@ func describe(t *topology.Topology, where string) string {
 // start brings the lab up and shows the progress.
 func (a *app) start(ctx context.Context, state lab.State) error {
 	begin := time.Now()
-	out := a.out
-	if a.json {
-		out = a.err
-	}
-	view := newStages(out)
+	view := newStages(a.beside())
 	client, err := lab.Start(ctx, state, view.step)
 	view.end()
 	if err != nil {

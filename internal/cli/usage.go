@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,10 +63,7 @@ func argumentError(cmd *cobra.Command, args []string, err error) error {
 				names = append(names, c.Name())
 			}
 		}
-		hint := topology.DidYouMean(word, names)
-		if hint == "" {
-			hint = cmd.CommandPath() + " --help lists them"
-		}
+		hint := cmp.Or(topology.DidYouMean(word, names), cmd.CommandPath()+" --help lists them")
 		if cmd.Name() == "link" && strings.Contains(word, "-") && len(args) > 1 {
 			hint = "write  trivet link set " + strings.Join(args, " ")
 		}

@@ -6,6 +6,7 @@ package pyapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -294,9 +295,7 @@ func (f *file) method(path, verb string, o operation) (string, error) {
 		arguments = append(append(arguments, "*"), query...)
 	}
 	if len(asked) > 0 {
-		if body == "" {
-			body = ", None"
-		}
+		body = cmp.Or(body, ", None")
 		body += ", **{" + strings.Join(asked, ", ") + "}"
 	}
 	call := strings.ReplaceAll(fmt.Sprintf(`self._client.call("%s", "%s"%s)`, verb, path, body), ` + ""`, "")

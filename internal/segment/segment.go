@@ -82,7 +82,11 @@ func filter(fd int, kinds []uint16) error {
 	for i, k := range kinds {
 		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(k), SkipTrue: uint8(len(kinds) - i)})
 	}
-	program = append(program, bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: 1 << 16})
+	return Filter(fd, append(program, bpf.RetConstant{Val: 0}, bpf.RetConstant{Val: 1 << 16}))
+}
+
+// Filter makes the kernel pass to a socket only what a program accepts.
+func Filter(fd int, program []bpf.Instruction) error {
 	raw, err := bpf.Assemble(program)
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Choose lists what there is to choose from: "choose a", "choose a or b", "choose one of a, b, c".
@@ -158,9 +160,6 @@ func PlainJSON(b []byte) []byte {
 
 // Shell quotes a program and its arguments as one command for a shell (POSIX, 2.2.2).
 func Shell(words ...string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
+	quoted := lists.Of(words, func(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" })
 	return strings.Join(quoted, " ")
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Drops are packets lost where none should be: at a port without a limit, in a datapath, or in a
@@ -31,10 +33,7 @@ const mostGone = 3
 // gone returns an error that names the counters that have disappeared since the first reading:
 // their later drops are unknown.
 func gone(before, after []DropCounter) error {
-	now := map[string]bool{}
-	for _, c := range after {
-		now[c.Where] = true
-	}
+	now := lists.Set(after, func(c DropCounter) string { return c.Where })
 	var names []string
 	for _, c := range before {
 		if !now[c.Where] {
@@ -55,14 +54,8 @@ func gone(before, after []DropCounter) error {
 // DropsBetween returns the drops between two readings. Counters that the first reading lacks, or
 // that were reset since, are not included.
 func DropsBetween(before, after []DropCounter) (out []Drops) {
-	was := map[string]DropCounter{}
-	for _, c := range before {
-		was[c.Where] = c
-	}
-	now := map[string]DropCounter{}
-	for _, c := range after {
-		now[c.Where] = c
-	}
+	was := lists.By(before, func(c DropCounter) string { return c.Where })
+	now := lists.By(after, func(c DropCounter) string { return c.Where })
 	for _, where := range slices.Sorted(maps.Keys(now)) {
 		c, old := now[where], was[where]
 		if n := since(c.Dropped, old.Dropped); n > 0 && was[where].Where != "" {

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ func (m *machine) cpu() CPU {
 		Isolated: m.maybe(cpuDir + "/isolated")}
 	info := m.get("cpu", "proc/cpuinfo")
 	c.Microcode = cpuInfo(info)["microcode"]
-	c.Model = firstNonEmpty(cpuModel(info), m.maybe("proc/device-tree/model"))
+	c.Model = cmp.Or(cpuModel(info), m.maybe("proc/device-tree/model"))
 	if c.Model == "" {
 		m.lack("cpu model", errors.New("/proc/cpuinfo does not say"))
 	}
@@ -29,11 +30,11 @@ func (m *machine) cpu() CPU {
 			continue
 		}
 		c.Online++
-		cores[firstNonEmpty(at("topology/thread_siblings_list"), filepath.Base(dir))] = true
+		cores[cmp.Or(at("topology/thread_siblings_list"), filepath.Base(dir))] = true
 		if g := at("cpufreq/scaling_governor"); g != "" && !slices.Contains(c.Governors, g) {
 			c.Governors = append(c.Governors, g)
 		}
-		c.Driver = firstNonEmpty(c.Driver, at("cpufreq/scaling_driver"))
+		c.Driver = cmp.Or(c.Driver, at("cpufreq/scaling_driver"))
 		if khz, _ := strconv.Atoi(at("cpufreq/cpuinfo_max_freq")); khz > c.MaxKHz {
 			c.MaxKHz = khz
 		}
@@ -47,19 +48,10 @@ func (m *machine) cpu() CPU {
 	return c
 }
 
-func firstNonEmpty(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
-}
-
 // cpuModel returns the processor's name; its key in /proc/cpuinfo depends on the architecture.
 func cpuModel(info string) string {
 	values := cpuInfo(info)
-	return firstNonEmpty(values["model name"], values["cpu model"], values["hardware"])
+	return cmp.Or(values["model name"], values["cpu model"], values["hardware"])
 }
 
 // cpuInfo parses /proc/cpuinfo: the first value of each field.
@@ -78,7 +70,7 @@ func cpuInfo(info string) map[string]string {
 // idle returns the driver and the governor of idle states.
 func (m *machine) idle() string {
 	driver := m.maybe(cpuDir + "/cpuidle/current_driver")
-	governor := firstNonEmpty(m.maybe(cpuDir+"/cpuidle/current_governor"),
+	governor := cmp.Or(m.maybe(cpuDir+"/cpuidle/current_governor"),
 		m.maybe(cpuDir+"/cpuidle/current_governor_ro"))
 	if driver == "" || driver == "none" {
 		return ""

@@ -4,6 +4,7 @@
 package environment
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -156,10 +157,7 @@ func Take(ctx context.Context, o Options) Record {
 		r.Tools[name] = said
 	}
 	r.Offload = m.offloads(o.Devices)
-	settle := o.Settle
-	if settle == 0 {
-		settle = 200 * time.Millisecond
-	}
+	settle := cmp.Or(o.Settle, 200*time.Millisecond)
 	r.Load = m.load(ctx, settle)
 	r.Missing = m.missing
 	return r

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/stats"
 )
@@ -173,12 +174,7 @@ func Worst(verdicts ...Verdict) Verdict {
 // comparisons all use this rule.
 func Together(samples ...Verdict) Verdict {
 	out := Worst(samples...)
-	bad := 0
-	for _, v := range samples {
-		if v.Level == Bad {
-			bad++
-		}
-	}
+	bad := lists.Count(samples, func(v Verdict) bool { return v.Level == Bad })
 	if out.Level == Bad && 2*bad < len(samples) {
 		out.Level = Doubtful
 	}

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -190,9 +191,7 @@ type watched[U, T any] struct {
 // StartWatch starts a watch. It fails if /proc cannot be read; what else cannot be watched is
 // listed in Usage.Missing. Stop must be called.
 func StartWatch(o WatchOptions) (*Watch, error) {
-	if o.Interval == 0 {
-		o.Interval = 200 * time.Millisecond
-	}
+	o.Interval = cmp.Or(o.Interval, 200*time.Millisecond)
 	if o.Interval < 0 {
 		return nil, fmt.Errorf("watch: the interval cannot be %v", o.Interval)
 	}

@@ -4,9 +4,11 @@ package provision
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
@@ -88,17 +90,12 @@ func (r *Run) device(m *site.Machine) (vars, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := make([]string, len(options))
-	for i, o := range options {
-		quoted[i] = quote(o)
-	}
+	quoted := lists.Of(options, quote)
 	v["ansible_ssh_common_args"] = strings.Join(quoted, " ")
 	if r.Passwords[m.Name] != "" {
 		v["ansible_password"], v["ansible_become_password"] = fromMemory, fromMemory
 	}
-	for name, value := range r.Variables[m.Name] {
-		v[name] = value
-	}
+	maps.Copy(v, r.Variables[m.Name])
 	return v, nil
 }
 

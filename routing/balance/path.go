@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/graph/path"
 	"gonum.org/v1/gonum/graph/simple"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/routing/spf"
 )
 
@@ -43,10 +44,7 @@ func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int3
 	if err != nil {
 		return nil // a link of an unknown router
 	}
-	var ends []spf.Start
-	for _, e := range s.demands[d].Ends {
-		ends = append(ends, spf.Start{Vertex: e})
-	}
+	ends := lists.Of(s.demands[d].Ends, func(e int32) spf.Start { return spf.Start{Vertex: e} })
 	graph.Nearest(ends, &g.tree)
 	if g.tree.Dist(from) == spf.Unreachable {
 		return nil

@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"slices"
 	"strings"
 
 	"trivet.dev/trivet/site"
@@ -40,12 +41,7 @@ func vendorOf(mac string) string {
 func guess(d *Device) Guess {
 	banner, host := strings.ToLower(d.Banner), strings.ToLower(d.Host)
 	has := func(s string, words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(s, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
 	}
 	pi := Guess{Kind: "pi", User: "pi", Labels: []string{"pi"}}
 	jetson := Guess{Kind: "jetson", User: "nvidia", Labels: []string{"jetson", "gpu"}}

@@ -18,6 +18,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"golang.org/x/sync/errgroup"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
@@ -201,10 +202,7 @@ func (b *building) createAll(ctx context.Context, k kind, bodies []map[string]an
 		})
 		return len(made) > 0, err
 	})
-	by := map[string]thing{}
-	for _, t := range made {
-		by[t.Name] = t
-	}
+	by := lists.By(made, func(t thing) string { return t.Name })
 	return by, err
 }
 

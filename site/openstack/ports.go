@@ -16,6 +16,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2"
 	"golang.org/x/sync/errgroup"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/vsctl"
 	"trivet.dev/trivet/internal/words"
@@ -242,10 +243,7 @@ func (a *account) MakePorts(ctx context.Context, l *site.List, al site.Allocatio
 		return found[p.Network]
 	}
 	say(words.Plural(len(want), "port") + " of nodes")
-	var bodies []map[string]any
-	for _, p := range want {
-		bodies = append(bodies, b.portOf(p, in(p), host))
-	}
+	bodies := lists.Of(want, func(p *site.Port) map[string]any { return b.portOf(p, in(p), host) })
 	there, err := b.createAll(ctx, ports, bodies)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"trivet.dev/trivet/internal/asuser"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
@@ -159,10 +160,7 @@ func (a *account) Allocations(ctx context.Context) ([]site.Allocation, error) {
 			count(t.Description, k.title)
 		}
 	}
-	var out []site.Allocation
-	for _, key := range slices.Sorted(maps.Keys(by)) {
-		out = append(out, *by[key])
-	}
+	out := lists.Of(slices.Sorted(maps.Keys(by)), func(key string) site.Allocation { return *by[key] })
 	slices.SortStableFunc(out, func(a, b site.Allocation) int { return strings.Compare(a.Since, b.Since) })
 	return out, nil
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"trivet.dev/trivet/internal/cgroup"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
@@ -224,10 +225,7 @@ func (k *containers) makeAll(engine *client.Client, nodes []*topology.Node, made
 // removeLeft removes containers that an earlier lab in the same directory has left, as after a
 // power cut: only the engine still knows them.
 func (k *containers) removeLeft(engine *client.Client, nodes []*topology.Node) error {
-	names := map[string]bool{}
-	for _, n := range nodes {
-		names[n.Name] = true
-	}
+	names := lists.Set(nodes, func(n *topology.Node) string { return n.Name })
 	return remove(engine, k.Dir, func(c engineapi.Summary) bool { return names[c.Labels[nodeLabel]] })
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/radvert"
 	"trivet.dev/trivet/internal/words"
@@ -368,10 +369,7 @@ func (l *Lab) WaitAddresses(ctx context.Context) error {
 	for len(waiting) > 0 {
 		select {
 		case <-ctx.Done():
-			var names []string
-			for _, n := range waiting {
-				names = append(names, n.node)
-			}
+			names := lists.Of(waiting, func(n *awaited) string { return n.node })
 			return fmt.Errorf("%s: no address by router advertisements yet", words.Some(names))
 		case <-time.After(20 * time.Millisecond):
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -25,10 +27,7 @@ func (l *Lab) Announce(_ context.Context, list []topology.OwnedAddress) error {
 			of[n] = append(of[n], a)
 		}
 	}
-	var nodes []*topology.Node
-	for n := range of {
-		nodes = append(nodes, n)
-	}
+	nodes := slices.Collect(maps.Keys(of))
 	return parallel.Each(nodes, func(n *topology.Node) error {
 		return l.inNet(n.Name, func() (err error) {
 			for _, a := range of[n] {

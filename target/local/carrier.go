@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -170,11 +171,7 @@ func (l *Lab) awaitRunning(ctx context.Context, node string, names []string) err
 			if err := b.Flush(); err != nil {
 				return err
 			}
-			for name, index := range indexes {
-				if b.Running[int32(index)] {
-					delete(indexes, name)
-				}
-			}
+			maps.DeleteFunc(indexes, func(_ string, index int) bool { return b.Running[int32(index)] })
 			if len(indexes) == 0 {
 				return nil
 			}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
@@ -139,12 +140,7 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 	if err := each(l, func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
 		return err
 	}
-	var hosts []*topology.Node
-	for _, n := range s.AddNodes {
-		if ownsNamespaces(n) {
-			hosts = append(hosts, n)
-		}
-	}
+	hosts := lists.Where(s.AddNodes, ownsNamespaces)
 	stages := []struct {
 		name  string
 		total int
@@ -183,13 +179,8 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 	return l.Settle(ctx) // the devices are now as they will stay
 }
 
-func countDatapaths(t *topology.Topology) (n int) {
-	for _, node := range t.Nodes {
-		if node.IsDatapath() {
-			n++
-		}
-	}
-	return n
+func countDatapaths(t *topology.Topology) int {
+	return lists.Count(t.Nodes, (*topology.Node).IsDatapath)
 }
 
 func shaped(s plan.Steps) (n int) {
@@ -247,10 +238,7 @@ func (l *Lab) addNodes(all, hosts []*topology.Node, done func()) error {
 // configure sets the addresses and routes of nodes that are new, changed, or have a new link.
 func (l *Lab) configure(s plan.Steps, done func()) error {
 	old := map[string]*topology.Node{}
-	touched := map[string]bool{}
-	for _, n := range s.AddNodes {
-		touched[n.Name] = true
-	}
+	touched := lists.Set(s.AddNodes, func(n *topology.Node) string { return n.Name })
 	for _, c := range s.SetNodes {
 		touched[c.New.Name] = true
 		old[c.New.Name] = c.Old
@@ -276,12 +264,7 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 		}
 	}
 	ends := topology.EndsOf(s.New)
-	var nodes []*topology.Node
-	for _, n := range s.New.Nodes {
-		if touched[n.Name] && ownsNamespaces(n) {
-			nodes = append(nodes, n)
-		}
-	}
+	nodes := lists.Where(s.New.Nodes, func(n *topology.Node) bool { return touched[n.Name] && ownsNamespaces(n) })
 	return parallel.Each(nodes, func(n *topology.Node) error {
 		defer done()
 		if err := l.configureNode(n, old[n.Name], ends[n.Name], unlabelled[n.Name]); err != nil {
@@ -351,10 +334,7 @@ func setRoutes(b *netbatch.Batch, n, old *topology.Node, ends []*topology.Endpoi
 		}
 		return p
 	}
-	taken := map[place]bool{}
-	for _, r := range static {
-		taken[placeOf(n, r)] = true
-	}
+	taken := lists.Set(static, func(r topology.Route) place { return placeOf(n, r) })
 	if old != nil {
 		for _, r := range old.StaticRoutes() {
 			// If the device is gone, so is the route.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -131,11 +132,7 @@ func updateLimits(change func(limits)) error {
 	if err := all.apply(); err != nil {
 		return err
 	}
-	for key, lim := range all {
-		if len(lim.Labs) == 0 {
-			delete(all, key)
-		}
-	}
+	maps.DeleteFunc(all, func(_ string, lim *limit) bool { return len(lim.Labs) == 0 })
 	if len(all) > 0 {
 		return saveJSON(file, all)
 	}

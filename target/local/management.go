@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/rundir"
@@ -274,10 +275,7 @@ func (l *Lab) addPorts(t *topology.Topology, m managementNet) (joined []*topolog
 	if err != nil {
 		return nil, err
 	}
-	have := map[string]bool{}
-	for _, link := range links {
-		have[link.Attrs().Name] = true
-	}
+	have := lists.Set(links, func(link netlink.Link) string { return link.Attrs().Name })
 	b, err := netbatch.New()
 	if err != nil {
 		return nil, err

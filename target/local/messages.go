@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // messages describes the kernel's messages about one kind of object.
@@ -212,17 +214,9 @@ func (k messages) same(m []byte) string {
 }
 
 // lacks lists the elements of a that are not in b.
-func (k messages) lacks(a, b [][]byte) (out [][]byte) {
-	have := map[string]bool{}
-	for _, m := range b {
-		have[k.same(m)] = true
-	}
-	for _, m := range a {
-		if !have[k.same(m)] {
-			out = append(out, m)
-		}
-	}
-	return out
+func (k messages) lacks(a, b [][]byte) [][]byte {
+	have := lists.Set(b, k.same)
+	return lists.Where(a, func(m []byte) bool { return !have[k.same(m)] })
 }
 
 func attributes(m []byte, head int) map[uint16][]byte {

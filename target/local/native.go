@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/target/local/guard"
 	"trivet.dev/trivet/topology"
@@ -450,10 +451,7 @@ func (l *Lab) endNative() error {
 
 // restoreMachine undoes what made the machine a host, as far as that got. The guard ends last.
 func restoreMachine(was native, dir string) error {
-	var errs []error
-	for _, name := range was.Devices {
-		errs = append(errs, deleteOurs(name))
-	}
+	errs := lists.Of(was.Devices, deleteOurs)
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, err := netlink.RuleList(family)
 		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {

@@ -10,6 +10,7 @@ import (
 
 	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/topology"
 )
@@ -62,10 +63,7 @@ func checkRules(t *topology.Topology) error {
 // setRules replaces, in the thread's namespace, the rules of an old node, which may be nil, by
 // those of a node. A rule that both have stays in place.
 func setRules(b *netbatch.Batch, n, old *topology.Node, ipv6 topology.IPv6) error {
-	keeps := map[string]bool{}
-	for _, rule := range n.Rules {
-		keeps[rule.String()] = true
-	}
+	keeps := lists.Set(n.Rules, topology.Rule.String)
 	if old != nil {
 		for _, rule := range old.Rules {
 			if keeps[rule.String()] {

@@ -2,6 +2,7 @@ package local
 
 import (
 	"log/slog"
+	"maps"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -68,11 +69,7 @@ func (p *power) forget(line *delayline.Line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for path, s := range p.spaces {
-		for index, e := range s.ends {
-			if e.line == line {
-				delete(s.ends, index)
-			}
-		}
+		maps.DeleteFunc(s.ends, func(_ int, e *poweredEnd) bool { return e.line == line })
 		if len(s.ends) == 0 {
 			delete(p.spaces, path)
 			s.heard.Close()

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -212,11 +214,8 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 
 // askedSysctls returns the settings that the topology has for a node, some of which may be of its
 // devices.
-func askedSysctls(n *topology.Node) (out []sysctl) {
-	for _, x := range n.Sysctls {
-		out = append(out, sysctl{x.Name, x.Value, false})
-	}
-	return out
+func askedSysctls(n *topology.Node) []sysctl {
+	return lists.Of(n.Sysctls, func(x topology.Assignment) sysctl { return sysctl{x.Name, x.Value, false} })
 }
 
 // defaultWindow is the kernel's own limit for a TCP send buffer, in bytes.
@@ -229,10 +228,7 @@ func windowFor(t *topology.Topology) int {
 	window := 0
 	for _, link := range t.Links {
 		a, b := link.Egress(0), link.Egress(1)
-		rate := max(a.Bandwidth, b.Bandwidth)
-		if rate == 0 {
-			rate = 1_000_000_000
-		}
+		rate := cmp.Or(max(a.Bandwidth, b.Bandwidth), 1_000_000_000)
 		roundTrip := time.Duration(a.Delay + b.Delay).Seconds()
 		window = max(window, int(4*float64(rate)/8*roundTrip))
 	}

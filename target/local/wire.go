@@ -13,6 +13,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/plan"
@@ -374,12 +375,7 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 		return err
 	}
 	l.keepCounts(s)
-	var links []plan.Link
-	for _, k := range s.AddLinks {
-		if k.Impaired() || k.Down {
-			links = append(links, k)
-		}
-	}
+	links := lists.Where(s.AddLinks, func(k plan.Link) bool { return k.Impaired() || k.Down })
 	shape := func(k plan.Link, impair, plug bool) error {
 		defer done()
 		var err error

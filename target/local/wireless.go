@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/plan"
@@ -143,10 +144,7 @@ func (l *Lab) runWifi() error {
 		}
 	}
 	l.wireless.mu.Unlock()
-	var errs []error
-	for _, device := range old {
-		errs = append(errs, l.endWifi(device))
-	}
+	errs := lists.Of(old, l.endWifi)
 	for _, k := range links {
 		if err := l.runWifiOf(k); err != nil {
 			errs = append(errs, fmt.Errorf("link %s: %w", k.Name(), err))

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/target/configured"
@@ -102,10 +103,7 @@ func (p Plan) protocols() string {
 	if len(p.OpenFlow) == 0 {
 		return "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13"
 	}
-	var out []string
-	for _, v := range p.OpenFlow {
-		out = append(out, "OpenFlow"+strings.ReplaceAll(v, ".", ""))
-	}
+	out := lists.Of(p.OpenFlow, func(v string) string { return "OpenFlow" + strings.ReplaceAll(v, ".", "") })
 	return strings.Join(out, ",")
 }
 
@@ -154,10 +152,7 @@ func (p Plan) agentEdits() (out edits) {
 	if p.Agent != site.AgentOFSwitch {
 		return nil
 	}
-	var ports []string
-	for _, port := range p.Ports {
-		ports = append(ports, port.Device)
-	}
+	ports := lists.Of(p.Ports, func(port Port) string { return port.Device })
 	set := func(option, value string) {
 		out = append(out, []string{"set", "openflow.trivet" + option + "=" + value})
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/lab"
@@ -41,12 +42,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 		return errors.Join(err, l.leave(joined), l.refuseForwarding())
 	}
 	used := Used(l.state.Sites, t)
-	var needless []*part
-	for _, p := range l.used() {
-		if !slices.Contains(used, p.machine) {
-			needless = append(needless, p)
-		}
-	}
+	needless := lists.Where(l.used(), func(p *part) bool { return !slices.Contains(used, p.machine) })
 	if err := l.leave(needless); err != nil { // the lab is what it should be
 		l.owner.OnLoop(fmt.Sprintf("%v; what is left there %s", err, stays(l.state)))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/internal/segment"
@@ -178,11 +179,8 @@ func (c *check) onSegment(ctx context.Context) (gateway []local.Finding) {
 	return gateway
 }
 
-func (c *check) ports() (out []*port) {
-	for _, d := range c.devices {
-		out = append(out, &d.port)
-	}
-	return out
+func (c *check) ports() []*port {
+	return lists.Of(c.devices, func(d *CheckedDevice) *port { return &d.port })
 }
 
 // vlans returns the VLANs of all devices, and 0 for untagged frames.
@@ -243,13 +241,8 @@ func (c *check) callAll(ctx context.Context) error {
 // numberOf is the number by which a device identifies itself in calls; the gateway is 0.
 func (c *check) numberOf(d *CheckedDevice) uint16 { return uint16(slices.Index(c.devices, d) + 1) }
 
-func from(heard []segment.Heard, who uint16) (out []segment.Heard) {
-	for _, h := range heard {
-		if h.From == who {
-			out = append(out, h)
-		}
-	}
-	return out
+func from(heard []segment.Heard, who uint16) []segment.Heard {
+	return lists.Where(heard, func(h segment.Heard) bool { return h.From == who })
 }
 
 // addressOf returns a device's address on the management network; invalid if it has only a name
@@ -303,11 +296,8 @@ func (c *check) addresses(ctx context.Context, s *segment.Segment, gateway *[]lo
 }
 
 // gatewayAddresses returns the addresses of the gateway's inner interface.
-func (c *check) gatewayAddresses() (out []netip.Addr) {
-	for _, p := range segment.Addresses(c.gateway.NIC) {
-		out = append(out, p.Addr())
-	}
-	return out
+func (c *check) gatewayAddresses() []netip.Addr {
+	return lists.Of(segment.Addresses(c.gateway.NIC), netip.Prefix.Addr)
 }
 
 // addressFindings says who answers for a device's address: for a device that can be reached,

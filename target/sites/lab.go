@@ -21,6 +21,7 @@ import (
 
 	"trivet.dev/trivet/datapath"
 	"trivet.dev/trivet/internal/disk"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/parallel"
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/site"
@@ -168,10 +169,7 @@ func (l *Lab) isHere(node string) bool {
 // Used lists the machines of a list at which a placed topology has parts. A machine that takes only
 // hosts is not used while it has none: it may then be switched off.
 func Used(list *site.List, t *topology.Topology) (out []*site.Machine) {
-	has := map[string]bool{}
-	for _, n := range t.Nodes {
-		has[n.Sited()] = true
-	}
+	has := lists.Set(t.Nodes, (*topology.Node).Sited)
 	for _, m := range t.Members() {
 		has[m.Sited()] = true
 	}

@@ -3,10 +3,12 @@ package sites
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
@@ -177,11 +179,8 @@ func bandwidth(l *topology.Link) float64 {
 	return sum
 }
 
-func (p *placer) names() (out []string) {
-	for _, s := range p.sites {
-		out = append(out, s.name)
-	}
-	return out
+func (p *placer) names() []string {
+	return lists.Of(p.sites, func(s *place) string { return s.name })
 }
 
 func (p *placer) siteOf(node string) int {
@@ -266,11 +265,7 @@ func (p *placer) filled(i int) float64 {
 }
 
 func (p *placer) sorted(n string) []string {
-	var out []string
-	for other := range p.neighbours[n] {
-		out = append(out, other)
-	}
-	slices.Sort(out)
+	out := slices.Sorted(maps.Keys(p.neighbours[n]))
 	return out
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -127,12 +128,7 @@ func plural(n int, one, many string) string {
 
 // linkCount says how many links there are, and how many of them are down.
 func linkCount(t *topology.Topology) string {
-	down := 0
-	for _, l := range t.Links {
-		if l.Down {
-			down++
-		}
-	}
+	down := lists.Count(t.Links, func(l *topology.Link) bool { return l.Down })
 	s := plural(len(t.Links), "link", "links")
 	if down > 0 {
 		s += fmt.Sprintf(" (%d down)", down)

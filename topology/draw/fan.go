@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 const (
@@ -166,10 +168,7 @@ func (g *graph) arcs(v int) []arc {
 	if len(here.core) == 0 {
 		return []arc{{math.Pi / 2, 2 * math.Pi}}
 	}
-	var angles []float64
-	for _, u := range here.core {
-		angles = append(angles, here.at.angleTo(g.vertices[u].at))
-	}
+	angles := lists.Of(here.core, func(u int) float64 { return here.at.angleTo(g.vertices[u].at) })
 	slices.Sort(angles)
 	var out []arc
 	for i, a := range angles {

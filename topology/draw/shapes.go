@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // snake lays a line of vertices out in rows, back and forth, so that a long line does not make the
@@ -290,12 +292,7 @@ func (g *graph) listSize(v int) (columns, rows float64) {
 // the lowest, links only between adjacent tiers, no tier wider than the one below. It says whether
 // the part is of that kind.
 func (g *graph) layered(part []int) bool {
-	var lowest []int
-	for _, v := range part {
-		if len(g.vertices[v].leaves) > 0 {
-			lowest = append(lowest, v)
-		}
-	}
+	lowest := lists.Where(part, func(v int) bool { return len(g.vertices[v].leaves) > 0 })
 	if len(lowest) < 3 || len(lowest) == len(part) {
 		return false
 	}

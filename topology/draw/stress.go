@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"trivet.dev/trivet/internal/lists"
 )
 
 // general lays out any connected part by stress: the distance between two vertices in the drawing
@@ -267,24 +269,13 @@ func (g *graph) settled(loose [][]int) []int {
 }
 
 func (g *graph) pinnedIn(part []int) int {
-	n := 0
-	for _, v := range part {
-		if g.vertices[v].pinned {
-			n++
-		}
-	}
-	return n
+	return lists.Count(part, func(v int) bool { return g.vertices[v].pinned })
 }
 
 // startNearPinned starts each vertex near the neighbour through which it is reached first from
 // pinned ones.
 func (g *graph) startNearPinned(part []int, rng *rand.Rand) {
-	var queue []int
-	for _, v := range part {
-		if g.vertices[v].pinned {
-			queue = append(queue, v)
-		}
-	}
+	queue := lists.Where(part, func(v int) bool { return g.vertices[v].pinned })
 	seen := map[int]bool{}
 	for _, v := range queue {
 		seen[v] = true

@@ -3,11 +3,13 @@ package draw
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -40,10 +42,7 @@ func Text(t *topology.Topology, width int) string {
 
 // headline counts what the topology has.
 func headline(t *topology.Topology, g *graph) []string {
-	var words []string
-	for _, c := range g.counts() {
-		words = append(words, c.words)
-	}
+	words := lists.Of(g.counts(), func(c counted) string { return c.words })
 	words = commas(append(words, linkCount(t)))
 	if g.usual != "" {
 		words = append(words, "· links "+g.usual+" unless noted")
@@ -318,10 +317,7 @@ func (w *writer) impaired() {
 			count[words]++
 		}
 	}
-	var all []string
-	for words := range count {
-		all = append(all, words)
-	}
+	all := slices.Collect(maps.Keys(count))
 	slices.SortFunc(all,
 		func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b)) })
 	for _, words := range all[:min(8, len(all))] {

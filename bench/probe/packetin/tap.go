@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/internal/inside"
+	"trivet.dev/trivet/internal/segment"
 )
 
 const (
@@ -57,15 +58,11 @@ func Open(namespace string, to ...netip.AddrPort) (*Tap, error) {
 		t.want[a] = true
 		ports = append(ports, a.Port())
 	}
-	filter, err := bpf.Assemble(filterOf(ports))
-	if err != nil {
-		return nil, err
-	}
 	device := 0 // all
 	if !slices.ContainsFunc(to, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) {
 		device = loopback
 	}
-	if err := inside.Namespace(namespace, func() error { return t.open(filter, device) }); err != nil {
+	if err := inside.Namespace(namespace, func() error { return t.open(filterOf(ports), device) }); err != nil {
 		return nil, fmt.Errorf("listen to OpenFlow connections: %w", err)
 	}
 	t.assembler = reassembly.NewAssembler(reassembly.NewStreamPool(t))
@@ -77,20 +74,15 @@ func Open(namespace string, to ...netip.AddrPort) (*Tap, error) {
 	return t, nil
 }
 
-func (t *Tap) open(filter []bpf.RawInstruction, device int) error {
+func (t *Tap) open(filter []bpf.Instruction, device int) error {
 	// Protocol 0: nothing yet.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	code := make([]unix.SockFilter, len(filter))
-	for i, f := range filter {
-		code[i] = unix.SockFilter{Code: f.Op, Jt: f.Jt, Jf: f.Jf, K: f.K}
-	}
 	all := binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL}) // only so are packets seen that this machine sends
 	err = errors.Join(
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}),
+		segment.Filter(fd, filter),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: device}),
 	)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/segment"
 )
 
 // Tap asks to note the packets of streams as they come in at the devices of a namespace: before
@@ -149,20 +151,10 @@ const (
 
 // attach makes the kernel pass what the tap is to see.
 func (t Tap) attach(fd int) error {
-	marked := marked()
 	if t.Counts {
-		marked = t.counted()
+		return segment.Filter(fd, t.counted())
 	}
-	program, err := bpf.Assemble(marked)
-	if err != nil {
-		return err
-	}
-	filter := make([]unix.SockFilter, len(program))
-	for i, p := range program {
-		filter[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
-	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	return segment.Filter(fd, marked())
 }
 
 // marked passes packets that carry the mark of a stream where one has it, whatever else of them is

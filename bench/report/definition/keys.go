@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -20,9 +21,7 @@ func (r *reader) source(s *Source, where string) map[string]field {
 
 // named adds fields to those of a source.
 func named(fields map[string]field, more map[string]field) map[string]field {
-	for name, f := range more {
-		fields[name] = f
-	}
+	maps.Copy(fields, more)
 	return fields
 }
 

@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,11 +77,7 @@ func (r *reader) mapping(v *yamlfile.Value, what string, fields map[string]field
 			read(p.Value)
 			continue
 		}
-		var names []string
-		for name := range fields {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := slices.Sorted(maps.Keys(fields))
 		r.add(p.Key, hint(p.Key.Text, names), "%s: no such key of %s", formats.Clip(p.Key.Text), what)
 	}
 	return true

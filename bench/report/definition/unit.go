@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -71,10 +72,6 @@ func Suitable(of string, typical float64) string {
 
 // unitNames for a hint.
 func unitNames() string {
-	var names []string
-	for name := range units {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(units))
 	return strings.Join(names, ", ")
 }

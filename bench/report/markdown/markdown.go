@@ -20,6 +20,7 @@ import (
 
 	"trivet.dev/trivet/bench/report"
 	"trivet.dev/trivet/bench/report/draw"
+	"trivet.dev/trivet/internal/lists"
 )
 
 //go:embed paper.md
@@ -94,11 +95,8 @@ type Plot struct {
 }
 
 // Plots are the figures of a result.
-func (p page) Plots(r Result) (out []Plot) {
-	for _, f := range r.Figures {
-		out = append(out, Plot{f, p.picture(r, f.ID)})
-	}
-	return out
+func (p page) Plots(r Result) []Plot {
+	return lists.Of(r.Figures, func(f report.Figure) Plot { return Plot{f, p.picture(r, f.ID)} })
 }
 
 func (p page) picture(r Result, id string) string { return p.Name + "/" + r.Name + "-" + id + ".svg" }

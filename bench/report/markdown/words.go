@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/measure/environment"
 )
@@ -122,10 +123,7 @@ func grid(columns []string, heads int, rows [][]string) string {
 
 // cells is a table of a report.
 func cells(t report.Table) string {
-	var columns []string
-	for _, c := range t.Columns {
-		columns = append(columns, text(c))
-	}
+	columns := lists.Of(t.Columns, text)
 	var rows [][]string
 	for _, r := range t.Rows {
 		var row []string
@@ -188,10 +186,7 @@ func numbers(p *report.Paper) string {
 
 // verdicts counts samples: "40 good, 3 bad, 1 failed".
 func verdicts(r *report.Report) string {
-	var out []string
-	for _, l := range r.ByLevel() {
-		out = append(out, fmt.Sprintf("%d %s", l.Samples, l.Level))
-	}
+	out := lists.Of(r.ByLevel(), func(l report.Fidelity) string { return fmt.Sprintf("%d %s", l.Samples, l.Level) })
 	if n := r.FailedSamples(); n > 0 {
 		out = append(out, fmt.Sprintf("%d failed", n))
 	}

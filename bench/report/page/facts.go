@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/internal/lists"
 )
 
 // flatten lists what is in a value, with the way to it as its name. Lists of plain values are one
@@ -27,10 +28,7 @@ func flatten(out *[]fact, at string, v any) {
 			flatten(out, name, v[key])
 		}
 	case []any:
-		var words []string
-		for _, item := range v {
-			words = append(words, plain(item))
-		}
+		words := lists.Of(v, plain)
 		add(out, at, strings.Join(words, "; "))
 	default:
 		add(out, at, plain(v))

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -42,9 +43,7 @@ func ParseAddress(text string) (a Address, err error) {
 		a.Endpoints = append(a.Endpoints, u.Scheme+"://"+u.Host)
 		a.Prefix = strings.Trim(u.Path, "/")
 	}
-	if a.Prefix == "" {
-		a.Prefix = "trivet"
-	}
+	a.Prefix = cmp.Or(a.Prefix, "trivet")
 	a.Prefix += "/"
 	return a, nil
 }

@@ -5,6 +5,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,9 +122,7 @@ func (s *Store) list(ctx context.Context, prefix string) (out []store.Entry, rev
 		if err != nil {
 			return nil, 0, err
 		}
-		if revision == 0 {
-			revision = got.Header.Revision
-		}
+		revision = cmp.Or(revision, got.Header.Revision)
 		for _, kv := range got.Kvs {
 			out = append(out, s.entry(kv))
 		}

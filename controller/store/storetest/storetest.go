@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/controller/store"
+	"trivet.dev/trivet/internal/lists"
 )
 
 // Run tests the stores returned by open, each of which must be empty. The test closes them.
@@ -44,11 +45,8 @@ func get(t *testing.T, s store.Store, key string) store.Entry {
 	return e
 }
 
-func keys(entries []store.Entry) (out []string) {
-	for _, e := range entries {
-		out = append(out, e.Key)
-	}
-	return out
+func keys(entries []store.Entry) []string {
+	return lists.Of(entries, func(e store.Entry) string { return e.Key })
 }
 
 // keeps proves that a store has what was committed, lists it by key, and forgets what is deleted;

@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"slices"
+
 	"trivet.dev/trivet/openflow"
 )
 
@@ -237,19 +239,10 @@ func (k *known) hasField(f openflow.Field) bool {
 		return !k.untagged
 	}
 	need := needs[f]
-	if k.ethType != 0 && len(need.ethTypes) > 0 && !contains(need.ethTypes, k.ethType) {
+	if k.ethType != 0 && len(need.ethTypes) > 0 && !slices.Contains(need.ethTypes, k.ethType) {
 		return false
 	}
 	return k.ipProto == 0 || need.ipProto == 0 || k.ipProto == need.ipProto
-}
-
-func contains(list []uint16, v uint16) bool {
-	for _, w := range list {
-		if v == w {
-			return true
-		}
-	}
-	return false
 }
 
 // after updates what is known to the state after an action.

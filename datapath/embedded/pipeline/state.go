@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"math/bits"
+	"slices"
 
 	"trivet.dev/trivet/openflow"
 )
@@ -82,7 +83,7 @@ func (t *translator) has(f openflow.Field) bool {
 		return true
 	}
 	t.look(wordDst, ethTypeMask)
-	if !contains(need.ethTypes, t.st.key.EthType()) || t.lacks(shapeNoL3) {
+	if !slices.Contains(need.ethTypes, t.st.key.EthType()) || t.lacks(shapeNoL3) {
 		return false
 	}
 	if need.ipProto == 0 {

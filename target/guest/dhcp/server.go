@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"trivet.dev/trivet/internal/segment"
 )
 
 // Server answers the client of a device.
@@ -109,7 +111,7 @@ func (s *Server) run() {
 // fragments, and nothing with a VLAN tag: a guest's VLANs are other networks.
 func attach(fd int) error {
 	id := Identifier.As4()
-	program, err := bpf.Assemble([]bpf.Instruction{
+	return segment.Filter(fd, []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtVLANTagPresent},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 13},
 		bpf.LoadAbsolute{Off: 12, Size: 2},
@@ -127,13 +129,4 @@ func attach(fd int) error {
 		bpf.RetConstant{Val: longest},
 		bpf.RetConstant{Val: 0},
 	})
-	if err != nil {
-		return err
-	}
-	filter := make([]unix.SockFilter, len(program))
-	for i, p := range program {
-		filter[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
-	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -79,12 +80,7 @@ func (r *reader) plain(d definition, key string) string {
 }
 
 func firstOf(words ...string) string {
-	for _, w := range words {
-		if w != "" {
-			return w
-		}
-	}
-	return ""
+	return lists.First(words, func(w string) bool { return w != "" })
 }
 
 // get returns the value of a key that overrides others: that of the most specific level that sets

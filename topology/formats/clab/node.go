@@ -14,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/google/shlex"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
@@ -229,10 +230,7 @@ func startOf(lines [][]string) string {
 	if len(lines) == 1 && len(lines[0]) == 3 && lines[0][0] == "sh" && lines[0][1] == "-c" {
 		return lines[0][2] // the start command is run by a shell anyway
 	}
-	commands := make([]string, len(lines))
-	for i, l := range lines {
-		commands[i] = words.Shell(l...)
-	}
+	commands := lists.Of(lines, func(l []string) string { return words.Shell(l...) })
 	return strings.Join(commands, "\n")
 }
 
@@ -423,10 +421,7 @@ func (r *nodeReader) health() {
 			r.Keep(rest, p)
 			continue
 		}
-		var test []string
-		for _, e := range r.listOf(p.Value, r.subject+": healthcheck: test") {
-			test = append(test, e.text)
-		}
+		test := lists.Of(r.listOf(p.Value, r.subject+": healthcheck: test"), func(e item) string { return e.text })
 		switch {
 		case len(test) == 0 || test[0] == "NONE":
 		case test[0] == "CMD" && len(test) > 1:

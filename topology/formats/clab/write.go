@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -261,16 +262,10 @@ func (w *writer) start(n *topology.Node) {
 		w.line(nodeIndent + "cpu: " + n.CPU.String())
 	}
 	if len(n.Cores) > 0 {
-		cores := make([]string, len(n.Cores))
-		for i, c := range n.Cores {
-			cores[i] = strconv.Itoa(c)
-		}
+		cores := lists.Of(n.Cores, strconv.Itoa)
 		w.line(nodeIndent + "cpu-set: " + yamlfile.Quoted(strings.Join(cores, ",")))
 	}
-	var lines []string
-	for _, l := range linesOf(n.Start) {
-		lines = append(lines, joined(l))
-	}
+	lines := lists.Of(linesOf(n.Start), joined)
 	w.list(nodeIndent, "exec", lines)
 }
 

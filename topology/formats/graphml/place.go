@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 )
@@ -78,10 +79,7 @@ func (r *reader) draw() {
 			}
 		}
 	}
-	nodes := map[string]*topology.Node{}
-	for _, n := range r.t.Nodes {
-		nodes[n.Name] = n
-	}
+	nodes := lists.By(r.t.Nodes, func(n *topology.Node) string { return n.Name })
 	for _, l := range r.t.Links {
 		s, h := nodes[l.Ends[0].Node], nodes[l.Ends[1].Node]
 		if h.Kind == topology.Host && s.Place != nil {

@@ -1,11 +1,13 @@
 package graphml
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 )
@@ -51,10 +53,7 @@ func (r *reader) nodes(things []*thing) (withHost []*topology.Node) {
 				"there is already a node with the id %q, at line %d", formats.Clip(t.id), first.Pos.Line)
 			continue
 		}
-		label := t.data["label"]
-		if label == "" {
-			label = "n" + t.id
-		}
+		label := cmp.Or(t.data["label"], "n"+t.id)
 		n := r.t.AddNode(topology.Switch, r.names.take(label))
 		n.Pos = t.pos
 		if n.Name != t.data["label"] {
@@ -83,10 +82,7 @@ func (r *reader) note(nodes []*topology.Node, what string) {
 	if len(nodes) == 0 {
 		return
 	}
-	var names []string
-	for _, n := range nodes[:min(len(nodes), 5)] {
-		names = append(names, n.Name)
-	}
+	names := lists.Of(nodes[:min(len(nodes), 5)], func(n *topology.Node) string { return n.Name })
 	if len(nodes) > len(names) {
 		names = append(names, "…")
 	}

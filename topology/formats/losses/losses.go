@@ -6,11 +6,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 )
@@ -121,10 +123,7 @@ func nodeLosses(c topology.Change) (out []formats.Loss) {
 }
 
 func join[T any](list []T, text func(T) string) string {
-	words := make([]string, len(list))
-	for i, e := range list {
-		words[i] = text(e)
-	}
+	words := lists.Of(list, text)
 	return strings.Join(words, ", ")
 }
 
@@ -214,10 +213,7 @@ func foreignLosses(t, back *topology.Topology) (out []formats.Loss) {
 		}
 	}
 	compare("topology", t.Foreign, back.Foreign)
-	nodes := map[string]*topology.Node{}
-	for _, n := range back.Nodes {
-		nodes[n.Name] = n
-	}
+	nodes := lists.By(back.Nodes, func(n *topology.Node) string { return n.Name })
 	for _, n := range t.Nodes {
 		if m := nodes[n.Name]; m != nil {
 			compare(nodeSubject(n), n.Foreign, m.Foreign)
@@ -236,11 +232,7 @@ func foreignLosses(t, back *topology.Topology) (out []formats.Loss) {
 }
 
 func sortedKeys(m map[string]any) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
+	keys := slices.Sorted(maps.Keys(m))
 	return keys
 }
 

@@ -1,6 +1,7 @@
 package miniedit
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"net"
@@ -217,9 +218,7 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 	} else if protocol != "tcp" && protocol != "ssl" {
 		r.bad(pv, "choose tcp or ssl", "%s: there is no protocol %q", subject, formats.Clip(protocol))
 	}
-	if port == 0 {
-		port = 6633
-	}
+	port = cmp.Or(port, 6633)
 	switch kind {
 	case typeRemote, typeInband, "":
 	case typeRef, typeOVSC:
@@ -229,9 +228,7 @@ func (r *reader) controller(at *value, hostname string, opts *object) *topology.
 		r.bad(v, "choose one of remote, inband, ref, ovsc", "%s: there is no controllerType %q", subject,
 			formats.Clip(kind))
 	}
-	if ip == "" {
-		ip = "127.0.0.1"
-	}
+	ip = cmp.Or(ip, "127.0.0.1")
 	n.Address = protocol + ":" + net.JoinHostPort(strings.Trim(ip, "[]"), strconv.Itoa(port))
 	return n
 }

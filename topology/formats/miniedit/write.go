@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -243,10 +244,7 @@ func (d *document) host(n *topology.Node, i int) map[string]any {
 		opts["sched"] = "cfs"
 		opts["cpu"] = json.Number(pythonFloat(float64(n.CPU.Share)))
 	}
-	var cores []string
-	for _, c := range n.Cores {
-		cores = append(cores, strconv.Itoa(c))
-	}
+	cores := lists.Of(n.Cores, strconv.Itoa)
 	setText(opts, "cores", strings.Join(cores, ","))
 	vlans, start := cutVLANs(n)
 	if vlans != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -296,11 +297,8 @@ func (r *reader) prefix(s string) netip.Prefix {
 	return p
 }
 
-func (r *reader) prefixes(list []string) (out []netip.Prefix) {
-	for _, s := range list {
-		out = append(out, r.prefix(s))
-	}
-	return out
+func (r *reader) prefixes(list []string) []netip.Prefix {
+	return lists.Of(list, r.prefix)
 }
 
 // openFlow reads "OpenFlow13" as "1.3".

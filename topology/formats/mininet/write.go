@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/losses"
@@ -192,10 +193,7 @@ func switchArguments(c *call, n *topology.Node) {
 		c.add("failMode", quote(string(n.FailMode)))
 	}
 	if len(n.OpenFlow) > 0 {
-		versions := make([]string, len(n.OpenFlow))
-		for i, v := range n.OpenFlow {
-			versions[i] = "OpenFlow" + strings.ReplaceAll(v, ".", "")
-		}
+		versions := lists.Of(n.OpenFlow, func(v string) string { return "OpenFlow" + strings.ReplaceAll(v, ".", "") })
 		c.add("protocols", quote(strings.Join(versions, ",")))
 	}
 	if n.STP {

@@ -205,12 +205,7 @@ func find(fields []field, name string) (field, bool) {
 }
 
 func hasForeign(fields []field) bool {
-	for _, f := range fields {
-		if !f.isOption {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fields, func(f field) bool { return !f.isOption })
 }
 
 func (d *decoder) foreign(p yamlfile.Pair, into reflect.Value) {
@@ -318,10 +313,7 @@ func (d *decoder) single(v *yamlfile.Value, into reflect.Value, f field, label s
 	}
 	leaf, ok := leafOf(into.Type(), f.as)
 	if !ok {
-		kind := f.as
-		if kind == "" {
-			kind = label
-		}
+		kind := cmp.Or(f.as, label)
 		if !d.shortForm(v, into, label) {
 			d.structure(v, into, kind)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -201,10 +202,7 @@ func (e *editor) setList(key, v *yamlfile.Value, value string) {
 	if inner, ok := strings.CutPrefix(value, "["); ok {
 		items = strings.Split(strings.TrimSuffix(inner, "]"), ", ")
 	}
-	var there []string
-	for _, item := range v.Items {
-		there = append(there, item.Text)
-	}
+	there := lists.Of(v.Items, func(item *yamlfile.Value) string { return item.Text })
 	added := slices.DeleteFunc(slices.Clone(items), func(s string) bool { return slices.Contains(there, unquote(s)) })
 	if len(items) != len(there)+len(added) || !slices.Equal(plain(items)[:len(there)], there) {
 		from, _ := e.span(key)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -215,12 +216,7 @@ func (e *editor) setOptions(v *yamlfile.Value) {
 			}
 		}
 	}
-	var missing []setting
-	for _, s := range e.settings {
-		if !e.setKey(v, s) && e.differs(s) {
-			missing = append(missing, s)
-		}
-	}
+	missing := lists.Where(e.settings, func(s setting) bool { return !e.setKey(v, s) && e.differs(s) })
 	if len(missing) > 0 {
 		e.addKeys(v, missing)
 	}
@@ -357,10 +353,7 @@ func (e *editor) differs(s setting) bool {
 // addKeys adds keys to a mapping: in braces at its end, in block style after its last line that can
 // be identified.
 func (e *editor) addKeys(v *yamlfile.Value, add []setting) {
-	var items []string
-	for _, s := range add {
-		items = append(items, s.key+": "+s.value)
-	}
+	items := lists.Of(add, func(s setting) string { return s.key + ": " + s.value })
 	if v.Flow {
 		from, to := e.span(v)
 		inside := e.text[from+1 : to-1]

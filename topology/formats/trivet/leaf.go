@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -160,11 +161,8 @@ func oneOf[T ~string](all ...T) leaf {
 }
 
 // datapathNames are those registered so far: see topology.RegisterDatapath.
-func datapathNames() (names []topology.Datapath) {
-	for _, k := range topology.Datapaths() {
-		names = append(names, k.Name)
-	}
-	return names
+func datapathNames() []topology.Datapath {
+	return lists.Of(topology.Datapaths(), func(k topology.DatapathKind) topology.Datapath { return k.Name })
 }
 
 func parseBool(s string) (bool, error) {

@@ -3,6 +3,7 @@ package trivet
 import (
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
 )
@@ -43,10 +44,7 @@ func queueText(q topology.Queue) string {
 	if len(settings) == 0 {
 		return string(q.Discipline)
 	}
-	items := make([]string, len(settings))
-	for i, s := range settings {
-		items[i] = s.Name + ": " + s.Value
-	}
+	items := lists.Of(settings, func(s topology.QueueSetting) string { return s.Name + ": " + s.Value })
 	return "{" + string(q.Discipline) + ": {" + strings.Join(items, ", ") + "}}"
 }
 

@@ -1,6 +1,7 @@
 package trivet
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -191,10 +192,7 @@ func (r *reader) node(v *yamlfile.Value) (kind string, options nodeOptions, ok b
 		options.Datapath, options.Guest = topology.Kernel, nil // which no NAT can be
 	case "controller":
 	default:
-		hint := topology.DidYouMean(kind, kinds)
-		if hint == "" {
-			hint = words.Choose(kinds)
-		}
+		hint := cmp.Or(topology.DidYouMean(kind, kinds), words.Choose(kinds))
 		r.add(word, hint, "%s: no such kind of node", formats.Clip(kind))
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -104,10 +105,7 @@ func flowValue(v reflect.Value, f field) string {
 		}
 		return "{" + strings.Join(items, ", ") + "}"
 	case topology.Words:
-		items := make([]string, len(x))
-		for i, word := range x {
-			items[i] = yamlfile.Quote(word)
-		}
+		items := lists.Of(x, yamlfile.Quote)
 		return "[" + strings.Join(items, ", ") + "]"
 	case []topology.Assignment:
 		return assignmentsText(x)

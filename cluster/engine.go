@@ -368,5 +368,5 @@ func (e *engine) committed() {
 
 // here returns the switches connected to this member.
 func (e *engine) here() []uint64 {
-	return lists.Where(e.order, func(dpid uint64) bool { return e.switches[dpid].here })
+	return lists.Filter(e.order, func(dpid uint64) bool { return e.switches[dpid].here })
 }

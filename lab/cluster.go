@@ -409,7 +409,7 @@ func (c *cluster) add(m *member) {
 
 // member returns the member of that name that is in the cluster already; nil if there is none.
 func (c *cluster) member(name string) *member {
-	return lists.First(c.list(), func(m *member) bool { return m.called == name })
+	return lists.Find(c.list(), func(m *member) bool { return m.called == name })
 }
 
 func (c *cluster) list() []*member {

@@ -257,7 +257,7 @@ func (d *daemon) turnOnce(ctx context.Context, t *topology.Topology) error {
 		}
 		return errors.Join(err, d.runStarts(ctx)) // of nodes that the undo has made anew
 	}
-	begun := lists.Where(r.changed, func(n *topology.Node) bool { return n.Start != "" })
+	begun := lists.Filter(r.changed, func(n *topology.Node) bool { return n.Start != "" })
 	d.runStops(ctx, begun)
 	for _, n := range begun {
 		if err := d.target().EndStart(n.Name); err != nil {

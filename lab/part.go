@@ -366,7 +366,7 @@ func (d *daemon) await(ctx context.Context, a Await) error {
 	target := d.target()
 	t := target.Topology()
 	named := func(names []string) []*topology.Node {
-		return lists.Where(t.Nodes, func(n *topology.Node) bool { return slices.Contains(names, n.Name) })
+		return lists.Filter(t.Nodes, func(n *topology.Node) bool { return slices.Contains(names, n.Name) })
 	}
 	if a.Controllers {
 		if err := target.WaitControllers(ctx); err != nil {

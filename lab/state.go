@@ -403,7 +403,7 @@ func labList() string {
 	if len(labs) == 0 {
 		return "no lab is up"
 	}
-	names := lists.Of(labs, func(l State) string { return l.Name })
+	names := lists.Map(labs, func(l State) string { return l.Name })
 	slices.Sort(names)
 	return "there are " + strings.Join(names, ", ")
 }

@@ -315,7 +315,7 @@ func (d *daemon) newUpgrade(in UpgradeRequest) (*upgrading, error) {
 }
 
 func called(members []*member) []string {
-	return lists.Of(members, func(m *member) string { return m.called })
+	return lists.Map(members, func(m *member) string { return m.called })
 }
 
 // open opens the program, and checks that it can run.

@@ -62,7 +62,7 @@ func CarrierOf(word string) *Carrier {
 func (l *List) By() *Carrier { return CarrierOf(l.Carrier) }
 
 func carrierWords() []string {
-	return lists.Of(carriers, func(c *Carrier) string { return c.Word })
+	return lists.Map(carriers, func(c *Carrier) string { return c.Word })
 }
 
 // choice joins words to "a, b or c".

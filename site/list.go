@@ -160,7 +160,7 @@ func (l *List) check(p *topology.Problems) {
 
 // Machine returns the machine with a name, or nil.
 func (l *List) Machine(name string) *Machine {
-	return lists.First(l.Machines, func(m *Machine) bool { return m.Name == name })
+	return lists.Find(l.Machines, func(m *Machine) bool { return m.Name == name })
 }
 
 // machineLists reads Trivet's own lists. It accepts any single file, so that errors refer to this

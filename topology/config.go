@@ -235,7 +235,7 @@ func (v *validator) config(n *Node, bad func(hint, format string, args ...any)) 
 		kind, ok := configKind(c.Kind)
 		switch {
 		case !ok:
-			names := lists.Of(configKinds, func(k ConfigKind) string { return k.Name })
+			names := lists.Map(configKinds, func(k ConfigKind) string { return k.Name })
 			bad(words.Choose(names), "config: there is no kind %q", clip(c.Kind))
 		case seen[c.Kind]:
 			bad("write it once", "config: %s is there twice", c.Kind)

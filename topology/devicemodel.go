@@ -335,5 +335,5 @@ func (l *Link) bound(most Rate) {
 
 // Modelled returns the nodes with models, in order.
 func (t *Topology) Modelled() []*Node {
-	return lists.Where(t.Nodes, func(n *Node) bool { return n.Model != nil })
+	return lists.Filter(t.Nodes, func(n *Node) bool { return n.Model != nil })
 }

@@ -74,7 +74,7 @@ func Diff(old, new *Topology) []Change {
 
 // DiffSettings lists the differences between two topologies that are in no node or link.
 func DiffSettings(old, new *Topology) []Field {
-	return lists.Where([]Field{
+	return lists.Filter([]Field{
 		{"routing", string(cmp.Or(old.Routing, Proactive)), string(cmp.Or(new.Routing, Proactive))},
 		{"learning", string(cmp.Or(old.Learning, Proactive)), string(cmp.Or(new.Learning, Proactive))},
 		{"balance", old.Balance.String(), new.Balance.String()},
@@ -84,7 +84,7 @@ func DiffSettings(old, new *Topology) []Field {
 }
 
 func byName(t *Topology) map[string]*Node {
-	m := lists.By(t.Nodes, func(n *Node) string { return n.Name })
+	m := lists.Index(t.Nodes, func(n *Node) string { return n.Name })
 	return m
 }
 
@@ -233,7 +233,7 @@ func (n *Node) asWritten(into map[string]string) {
 }
 
 func joined[T fmt.Stringer](list []T) string {
-	words := lists.Of(list, func(v T) string { return v.String() })
+	words := lists.Map(list, func(v T) string { return v.String() })
 	return strings.Join(words, ", ")
 }
 
@@ -328,7 +328,7 @@ func (c Change) String() string {
 	default:
 		what = "link " + c.OldLink.Name()
 	}
-	details := lists.Of(c.Fields, Field.String)
+	details := lists.Map(c.Fields, Field.String)
 	if len(details) > 0 {
 		what += "   " + strings.Join(details, ", ")
 	}

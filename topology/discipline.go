@@ -192,7 +192,7 @@ func CheckQueueSetting(name string, s QueueSetting) error {
 }
 
 func unknownParameter(name, of string, parameters []QueueParameter) error {
-	known := lists.Of(parameters, func(p QueueParameter) string { return p.Name })
+	known := lists.Map(parameters, func(p QueueParameter) string { return p.Name })
 	return Mistaken(cmp.Or(DidYouMean(name, known), words.Choose(known)), "%s: there is no parameter %q", of,
 		clip(name))
 }

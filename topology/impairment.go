@@ -150,7 +150,7 @@ func (o *LinkOption) in(of any) reflect.Value {
 
 // LinkOptionNames returns the names of LinkOptions.
 func LinkOptionNames() []string {
-	return lists.Of(LinkOptions, func(o LinkOption) string { return o.Name })
+	return lists.Map(LinkOptions, func(o LinkOption) string { return o.Name })
 }
 
 // given returns the options that are set, with their values.

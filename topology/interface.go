@@ -394,7 +394,7 @@ func (i *Interface) at(n *Node) Position {
 }
 
 func interfaceKindNames() []string {
-	return lists.Of(InterfaceKinds, func(k InterfaceKind) string { return k.Name })
+	return lists.Map(InterfaceKinds, func(k InterfaceKind) string { return k.Name })
 }
 
 // cycles finds interfaces that are made of themselves.

@@ -9,7 +9,7 @@ import (
 
 // NodesByName returns the nodes by name.
 func (t *Topology) NodesByName() map[string]*Node {
-	m := lists.By(t.Nodes, func(n *Node) string { return n.Name })
+	m := lists.Index(t.Nodes, func(n *Node) string { return n.Name })
 	return m
 }
 
@@ -47,7 +47,7 @@ func AddressesOf(t *Topology, n *Node) (out []netip.Prefix) {
 
 // interfaceAddresses are the addresses of each of the node's interfaces beside those of links.
 func (n *Node) interfaceAddresses() [][]netip.Prefix {
-	return lists.Of(n.Interfaces, func(i Interface) []netip.Prefix { return i.Addresses })
+	return lists.Map(n.Interfaces, func(i Interface) []netip.Prefix { return i.Addresses })
 }
 
 // BetweenRouters says whether both ends of a link are routing nodes.
@@ -104,6 +104,6 @@ func ControllersOf(t *Topology, n *Node) []string {
 // names of programs that a lab runs.
 func ForeignControllers(t *Topology, n *Node) []string {
 	out := ControllersOf(t, n)
-	out = append(out, lists.Where(n.Controllers, t.IsControllerProgram)...)
+	out = append(out, lists.Filter(n.Controllers, t.IsControllerProgram)...)
 	return out
 }

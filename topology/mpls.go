@@ -64,7 +64,7 @@ func (s LabelStack) Labels() (out []int) {
 
 // StackOf returns the stack of these labels, the outermost first.
 func StackOf(labels []int) LabelStack {
-	text := lists.Of(labels, strconv.Itoa)
+	text := lists.Map(labels, strconv.Itoa)
 	return LabelStack(strings.Join(text, "/"))
 }
 

@@ -184,7 +184,7 @@ func loopback(addresses []netip.Prefix, area AreaID, others []OSPFInterface) OSP
 }
 
 func ipv4(all []netip.Prefix) []netip.Prefix {
-	return lists.Where(all, func(p netip.Prefix) bool { return p.Addr().Is4() })
+	return lists.Filter(all, func(p netip.Prefix) bool { return p.Addr().Is4() })
 }
 
 // merged returns an end's settings, with those of its link where the end has none.

@@ -117,7 +117,7 @@ func (r *resolver) ownInterfaces(n *Node) {
 	}
 	config := n.Config[i]
 	any, passedOn, beside := false, n.PassedOn(), n.interfacesByName()
-	ends := lists.By(r.ends[n.Name], func(e *Endpoint) string { return e.Interface })
+	ends := lists.Index(r.ends[n.Name], func(e *Endpoint) string { return e.Interface })
 	for _, c := range frrAddresses(config.Text) {
 		var addresses []netip.Prefix
 		for k, p := range c.addresses {
@@ -194,7 +194,7 @@ func (d daemonsAddress) any(n *Node) bool {
 
 // interfaceHint says how to give an interface the name in a configuration.
 func (r *resolver) interfaceHint(n *Node) string {
-	names := lists.Of(r.ends[n.Name], func(e *Endpoint) string { return e.Interface })
+	names := lists.Map(r.ends[n.Name], func(e *Endpoint) string { return e.Interface })
 	for _, i := range n.Interfaces {
 		names = append(names, i.Name)
 	}

@@ -190,5 +190,5 @@ func OfThisMachine(controller string) bool {
 }
 
 func addressLists(ends []*Endpoint) [][]netip.Prefix {
-	return lists.Of(ends, func(e *Endpoint) []netip.Prefix { return e.Addresses })
+	return lists.Map(ends, func(e *Endpoint) []netip.Prefix { return e.Addresses })
 }

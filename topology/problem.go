@@ -88,7 +88,7 @@ type Problems []Problem
 const maxPrinted = 100
 
 func (ps Problems) Error() string {
-	lines := lists.Of(ps[:min(len(ps), maxPrinted)], Problem.String)
+	lines := lists.Map(ps[:min(len(ps), maxPrinted)], Problem.String)
 	if more := len(ps) - maxPrinted; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}

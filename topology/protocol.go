@@ -114,7 +114,7 @@ func RoutingProtocols() []*Protocol { return slices.Clone(protocols) }
 func IsProtocol(name string) bool { return protocolNamed(name) != nil }
 
 func protocolNamed(name string) *Protocol {
-	return lists.First(protocols, func(p *Protocol) bool { return p.Name == name })
+	return lists.Find(protocols, func(p *Protocol) bool { return p.Name == name })
 }
 
 // Protocols are the settings of a router, by protocol; nil if it speaks none.
@@ -168,7 +168,7 @@ func (p Protocols) known() []*Protocol {
 	if len(p) == 0 {
 		return nil
 	}
-	return lists.Where(protocols, func(k *Protocol) bool { return p[k.Name] != nil })
+	return lists.Filter(protocols, func(k *Protocol) bool { return p[k.Name] != nil })
 }
 
 // learns says whether protocols find the node's routes of a version of IP.

@@ -145,7 +145,7 @@ func (p PortVLANs) tagged() VLANSet {
 // vlanClasses divides VLANs into classes of those that are in the same trunks; it returns the class
 // of each VLAN, and the first VLAN of each class.
 func vlanClasses(trunks []PortVLANs) (class [MaxVLAN + 1]int, first []int) {
-	sets := lists.Of(trunks, PortVLANs.tagged)
+	sets := lists.Map(trunks, PortVLANs.tagged)
 	known := map[string]int{}
 	signature := make([]byte, len(sets))
 	for vlan := 1; vlan <= MaxVLAN; vlan++ {

@@ -93,7 +93,7 @@ func (w *Wifi) Frequencies() []int {
 		list = w.Band.channels()
 	}
 	base := map[WifiBand]int{Band2GHz: 2407, Band5GHz: 5000}[w.Band]
-	return lists.Of(list, func(c int) int { return base + 5*c })
+	return lists.Map(list, func(c int) int { return base + 5*c })
 }
 
 // settle assigns the band and channel of an access point, or the band of a station's channel.

@@ -75,7 +75,7 @@ func command(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 // with all it has started.
 func onMachine(ctx context.Context, script, lab string) ([]byte, error) {
 	var out, errOut bytes.Buffer
-	cmd, release, err := leashed(ctx, []string{"/bin/sh", "-c", script})
+	cmd, release, err := supervised(ctx, []string{"/bin/sh", "-c", script})
 	if err != nil {
 		return nil, err
 	}

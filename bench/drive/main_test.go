@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 			ended(verify.Look(os.Stdout))
 		case call.Command:
 			ended(call.Serve(os.Stdin, os.Stdout))
-		case LeashCommand:
-			ended(Leash(os.Args[2:]))
+		case SuperviseCommand:
+			ended(Supervise(os.Args[2:]))
 		}
 		if strings.HasPrefix(os.Args[1], "__") { // else it would run the tests, which bring up labs, which …
 			ended(fmt.Errorf("%s: this test has no such part to play", os.Args[1]))

@@ -43,7 +43,7 @@ func (m *mininetLab) command(ctx context.Context, node, script string, out, errO
 }
 
 func (m *mininetLab) run(ctx context.Context, node string, argv []string, in io.Reader, out, errOut io.Writer) error {
-	cmd, release, err := leashed(ctx, argv)
+	cmd, release, err := supervised(ctx, argv)
 	if err == nil {
 		defer release()
 		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = in, out, errOut, "/"

@@ -33,7 +33,7 @@ const (
 )
 
 func (g *batch) name() string {
-	names := lists.Of(g.probes, func(p Probe) string { return p.Name })
+	names := lists.Map(g.probes, func(p Probe) string { return p.Name })
 	return strings.Join(names, "+")
 }
 

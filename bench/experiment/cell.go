@@ -89,7 +89,7 @@ func cellID(levels []Setting) string {
 	if len(levels) == 0 {
 		return "all"
 	}
-	words := lists.Of(levels, func(l Setting) string { return l.Factor + "=" + l.Name })
+	words := lists.Map(levels, func(l Setting) string { return l.Factor + "=" + l.Name })
 	return strings.Join(words, " ")
 }
 
@@ -150,7 +150,7 @@ func isGenerator(name string) bool {
 // generator stores a specification; Plan.Check makes the topology.
 func (x *expander) generator(v *yamlfile.Value, spec string) string {
 	if name, _, _ := strings.Cut(spec, ","); !isGenerator(name) {
-		names := lists.Of(topology.Generators(), func(g topology.GeneratorInfo) string { return g.Name })
+		names := lists.Map(topology.Generators(), func(g topology.GeneratorInfo) string { return g.Name })
 		x.say(v, nearest(name, names), "%s: no such generator", formats.Clip(name))
 	}
 	return spec
@@ -158,7 +158,7 @@ func (x *expander) generator(v *yamlfile.Value, spec string) string {
 
 func (x *expander) file(v *yamlfile.Value, name string) string {
 	if filepath.Ext(name) == "" {
-		names := lists.Of(topology.Generators(), func(g topology.GeneratorInfo) string { return g.Name })
+		names := lists.Map(topology.Generators(), func(g topology.GeneratorInfo) string { return g.Name })
 		word, _, _ := strings.Cut(name, ",")
 		hint := topology.DidYouMean(word, names)
 		hint = cmp.Or(hint, "write a file like campus.yaml, or one of "+strings.Join(names, ", "))
@@ -249,7 +249,7 @@ func (x *expander) probe(v *yamlfile.Value, names map[string]bool) (Probe, bool)
 	key, given := v.Pairs[0].Key, v.Pairs[0].Value
 	i := slices.IndexFunc(x.e.vocabulary.Probes, func(k ProbeKind) bool { return k.Name == key.Text })
 	if i < 0 {
-		kinds := lists.Of(x.e.vocabulary.Probes, func(k ProbeKind) string { return k.Name })
+		kinds := lists.Map(x.e.vocabulary.Probes, func(k ProbeKind) string { return k.Name })
 		x.say(key, nearest(key.Text, kinds), "%s: no such probe", formats.Clip(key.Text))
 		return Probe{}, false
 	}

@@ -237,7 +237,7 @@ func (c *checker) node(pos topology.Position, cell *Cell, t *topology.Topology, 
 	if t.Node(name) != nil {
 		return
 	}
-	names := lists.Of(t.Nodes, func(n *topology.Node) string { return n.Name })
+	names := lists.Map(t.Nodes, func(n *topology.Node) string { return n.Name })
 	c.add(pos, cell, topology.DidYouMean(name, names), fmt.Sprintf("%s: there is no node %s", what, formats.Clip(name)))
 }
 

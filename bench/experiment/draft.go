@@ -81,7 +81,7 @@ func (x *draft) readProbes() error {
 	names := map[string]int{}
 	for _, text := range x.Draft.Probes {
 		fields := strings.Fields(text)
-		kinds := lists.Of(x.vocabulary.Probes, func(k ProbeKind) string { return k.Name })
+		kinds := lists.Map(x.vocabulary.Probes, func(k ProbeKind) string { return k.Name })
 		if len(fields) == 0 || !slices.Contains(kinds, fields[0]) {
 			return unknownWord("probe", cmp.Or(append(fields, "")...), kinds)
 		}
@@ -111,7 +111,7 @@ func (p *drafted) option(name string) *Option {
 }
 
 func optionNames(list []Option) []string {
-	return lists.Of(list, func(o Option) string { return o.Name })
+	return lists.Map(list, func(o Option) string { return o.Name })
 }
 
 func unknownWord(what, word string, known []string) error {
@@ -260,7 +260,7 @@ func (x *draft) hosts(def topology.Defaults) error {
 		if err := problems.Err(); err != nil {
 			return fmt.Errorf("%s: %w", p.Cells[i].ID, err)
 		}
-		names := lists.Of(t.NodesOf(topology.Host), func(n *topology.Node) string { return n.Name })
+		names := lists.Map(t.NodesOf(topology.Host), func(n *topology.Node) string { return n.Name })
 		if len(names) < 2 {
 			return topology.Mistaken("choose others", "%s: the topology %s has %s, and a probe needs two",
 				p.Cells[i].ID, x.Topology, words.Plural(len(names), "host"))
@@ -374,7 +374,7 @@ func (x *draft) text() string {
 		noted("factors:", "each combination of their levels is measured; ${NAME} stands for the level")
 	}
 	for _, f := range x.factors {
-		levels := lists.Of(f.levels, quoted)
+		levels := lists.Map(f.levels, quoted)
 		say("  %s: [%s]", f.name, strings.Join(levels, ", "))
 	}
 	noted("probes:", "one after the other; those in a nested list at the same time")
@@ -420,7 +420,7 @@ func (x *draft) title() string {
 
 // report adds a table of each probe's first metric, and a figure if there are factors.
 func (x *draft) report(say func(string, ...any)) {
-	names := lists.Of(x.factors, func(f varied) string { return f.name })
+	names := lists.Map(x.factors, func(f varied) string { return f.name })
 	var tables, figures []string
 	for _, p := range x.probes {
 		metrics := p.kind.Metrics

@@ -254,7 +254,7 @@ func nearest(word string, known []string) string {
 
 // consistent checks the names of factors in lists.
 func (r *reader) consistent(top *yamlfile.Value) {
-	names := lists.Of(r.e.Factors, func(f Factor) string { return f.Name })
+	names := lists.Map(r.e.Factors, func(f Factor) string { return f.Name })
 	zipped := map[string]bool{}
 	for _, group := range r.e.Zip {
 		length := 0

@@ -123,7 +123,7 @@ func (p *Plan) commonLevel(cells []*Cell) string {
 	if common != nil {
 		return common[0] + "=" + strings.Join(common[1:], " or ")
 	}
-	names := lists.Of(cells[:min(len(cells), 4)], func(c *Cell) string { return c.ID })
+	names := lists.Map(cells[:min(len(cells), 4)], func(c *Cell) string { return c.ID })
 	if more := len(cells) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}

@@ -414,7 +414,7 @@ func (p *Plan) WriteText(to io.Writer) error {
 func probeNames(all [][]Probe) string {
 	var groups []string
 	for _, group := range all {
-		names := lists.Of(group, func(p Probe) string { return p.Name })
+		names := lists.Map(group, func(p Probe) string { return p.Name })
 		groups = append(groups, strings.Join(names, "+"))
 	}
 	return strings.Join(groups, ", ")

@@ -232,7 +232,7 @@ func (r *Runner) overBudget() bool {
 
 // todo returns the runs with probes that have not been measured.
 func (r *Runner) todo() []Run {
-	return lists.Where(r.Plan.Runs, func(run Run) bool { return !r.after(run) && len(r.missing(run)) > 0 })
+	return lists.Filter(r.Plan.Runs, func(run Run) bool { return !r.after(run) && len(r.missing(run)) > 0 })
 }
 
 // missing returns the groups of a run that have not been measured.

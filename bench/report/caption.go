@@ -215,7 +215,7 @@ func (d *data) pooled(src definition.Source, dimensions []string) (notes []strin
 	}
 	if src.Probe == "" && !slices.Contains(dimensions, "probe") {
 		if probes := d.pick(src, []string{"probe"}); len(probes) > 1 {
-			names := lists.Of(probes, func(g *group) string { return name(g.levels[0]) })
+			names := lists.Map(probes, func(g *group) string { return name(g.levels[0]) })
 			notes = append(notes, "The values of the probes "+strings.Join(names, ", ")+" are taken together.")
 		}
 	}

@@ -328,7 +328,7 @@ var errNothingCommon = errors.New("to compare")
 
 func nothingCommon(a, b side, o CompareOptions) error {
 	list := func(s side) string {
-		words := lists.Of(s.kindsOf(), metricTitle)
+		words := lists.Map(s.kindsOf(), metricTitle)
 		if len(words) == 0 {
 			return "nothing"
 		}
@@ -362,7 +362,7 @@ func dims(a, b side, src definition.Source, factor string, sources bool) (out, n
 		return out, notes
 	}
 	theirs := b.labels(src)
-	out = append(out, lists.Where(a.labels(src), func(l string) bool { return slices.Contains(theirs, l) })...)
+	out = append(out, lists.Filter(a.labels(src), func(l string) bool { return slices.Contains(theirs, l) })...)
 	return out, notes
 }
 

@@ -133,7 +133,7 @@ func missing(rows []ofTwo, all []*Comparison) (out []string) {
 		has[[2]string{r.names[0], r.what}], has[[2]string{r.names[1], r.what}] = true, true
 	}
 	for _, l := range levels {
-		of := lists.Where(whats, func(what string) bool { return !has[[2]string{l, what}] })
+		of := lists.Filter(whats, func(what string) bool { return !has[[2]string{l, what}] })
 		if len(of) > 0 {
 			out = append(out, name(l)+" of "+clip(strings.Join(of, ", "), 300))
 		}

@@ -212,7 +212,7 @@ func display(want string, groups []*group, src definition.Source) (string, float
 		return "1", 1
 	}
 	if want == "" {
-		typical := lists.Of(groups, func(g *group) float64 { return math.Abs(stats.Quantile(g.values(src), 0.5)) })
+		typical := lists.Map(groups, func(g *group) float64 { return math.Abs(stats.Quantile(g.values(src), 0.5)) })
 		want = definition.Suitable(unit, stats.Quantile(typical, 0.5))
 	}
 	if factor, ok := definition.Convert(unit, want); ok {
@@ -330,7 +330,7 @@ func scaled(xs []float64, factor float64) []float64 {
 
 // why are the reasons of a verdict in a line.
 func why(v environment.Verdict) string {
-	words := lists.Of(v.Reasons, func(r environment.Reason) string { return name(r.Text) })
+	words := lists.Map(v.Reasons, func(r environment.Reason) string { return name(r.Text) })
 	if more := len(words) - 3; more > 0 {
 		words = append(words[:3], fmt.Sprintf("and %d more", more))
 	}

@@ -191,7 +191,7 @@ func (r *repetition) one(each string) float64 {
 		count, of := r.share()
 		return result.Mean(r.values(), count, of)
 	}
-	all := lists.Of(r.parts, func(p *part) float64 { return p.one(each) })
+	all := lists.Map(r.parts, func(p *part) float64 { return p.one(each) })
 	return mean(all)
 }
 
@@ -242,7 +242,7 @@ func (g *group) share() (count, of int) {
 
 // judged returns the verdict on a run: that of its worst sample.
 func (p *part) judged() environment.Verdict {
-	all := lists.Of(p.verdicts, judged)
+	all := lists.Map(p.verdicts, judged)
 	return environment.Worst(all...)
 }
 

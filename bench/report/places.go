@@ -70,7 +70,7 @@ func sameButPlace(a, b result.Header) bool {
 
 func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definition.Definition,
 	margins Margins) (*Report, error) {
-	places := lists.Of(runs, placeOf)
+	places := lists.Map(runs, placeOf)
 	if form == nil {
 		// Each result's own report says what is wrong with it.
 		form, _ = definition.Read("experiment", []byte(runs[0].Header.Experiment.Text))
@@ -98,7 +98,7 @@ func sideBySide(dir string, runs []*result.Run, all *result.Run, form *definitio
 // compared are the metrics of a form's figures and tables, each once, of the probes that these are
 // of; where there are none, all.
 func compared(form *definition.Definition, d *data) (out []definition.Source) {
-	all := lists.Of(form.Figures, func(f definition.Figure) definition.Source { return f.Source })
+	all := lists.Map(form.Figures, func(f definition.Figure) definition.Source { return f.Source })
 	for _, t := range form.Tables {
 		all = append(all, t.Source)
 	}

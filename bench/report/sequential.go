@@ -54,7 +54,7 @@ func looksOf(run *result.Run) (looks []int, most int) {
 		return nil, 0
 	}
 	most = u.Looks[len(u.Looks)-1]
-	looks = append(looks, lists.Where(u.Looks, func(n int) bool { return n <= last })...)
+	looks = append(looks, lists.Filter(u.Looks, func(n int) bool { return n <= last })...)
 	if last < most && !slices.Contains(looks, last) {
 		looks = append(looks, max(1, last))
 	}

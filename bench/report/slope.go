@@ -154,7 +154,7 @@ func profiles(groups []*group, each string) (out []profile) {
 	for _, n := range numbers {
 		c := profile{}
 		for _, reps := range found[n] {
-			values := lists.Of(reps, func(r *repetition) float64 { return r.one(each) })
+			values := lists.Map(reps, func(r *repetition) float64 { return r.one(each) })
 			switch len(reps) {
 			case 0:
 				continue

@@ -182,7 +182,7 @@ func (b *tableBuilder) gaps(add func(heads []string, value string, first bool, c
 }
 
 func names(levels []string) []Cell {
-	return lists.Of(levels, func(l string) Cell { return Cell{Text: name(l)} })
+	return lists.Map(levels, func(l string) Cell { return Cell{Text: name(l)} })
 }
 
 func (b *tableBuilder) cell(g *group, value string) Cell {

@@ -55,7 +55,7 @@ func measurements(s *result.Sample, metric string) []result.Measurement {
 		}
 		return usage(s.Usage, metric, rest)
 	}
-	return lists.Where(s.Measurements, func(m result.Measurement) bool { return m.Metric == metric })
+	return lists.Filter(s.Measurements, func(m result.Measurement) bool { return m.Metric == metric })
 }
 
 // usage makes a measurement of what was watched: a share of the machine, or something of a process.

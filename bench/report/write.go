@@ -113,7 +113,7 @@ func (t *Table) LaTeX(to io.Writer) error {
 		"%% needs \\usepackage{booktabs}; in documents of pdfLaTeX before 2018 also \\usepackage[utf8]{inputenc}\n")
 	fmt.Fprintf(&b, "\\begin{table}\n  \\centering\n  \\caption{%s}\n  \\begin{tabular}{%s%s}\n    \\toprule\n",
 		EscapeLaTeX(t.caption()), strings.Repeat("l", t.Heads), strings.Repeat("r", len(t.Columns)-t.Heads))
-	heads := lists.Of(t.Columns, EscapeLaTeX)
+	heads := lists.Map(t.Columns, EscapeLaTeX)
 	fmt.Fprintf(&b, "    %s \\\\\n    \\midrule\n", strings.Join(heads, " & "))
 	for _, row := range t.Rows {
 		if row.Rule {

@@ -68,7 +68,7 @@ func (run *Run) csvSample(w *csv.Writer, s *Sample, factors []string, superseded
 	if s.Verdict != nil {
 		fidelity = string(s.Verdict.Level)
 	}
-	events := lists.Of(s.Events, func(e Event) string { return number(e.At) + " " + e.What })
+	events := lists.Map(s.Events, func(e Event) string { return number(e.At) + " " + e.What })
 	after := []string{fidelity, strings.Join(events, "; "), s.Failure, strconv.FormatBool(superseded), ""}
 	if s.Round > 0 {
 		after[len(after)-1] = strconv.Itoa(s.Round)

@@ -186,7 +186,7 @@ func byStream(samples []*sample) (out [][]*sample) {
 
 // namesOf returns the names of the streams of samples, each once.
 func namesOf(samples []*sample) []string {
-	return lists.Of(byStream(samples), func(s []*sample) string { return s[0].by })
+	return lists.Map(byStream(samples), func(s []*sample) string { return s[0].by })
 }
 
 // worse returns the more serious of two results of a check.

@@ -275,7 +275,7 @@ func noRoute(s *seen, node string, want topology.Route) string {
 // noName says that a node does not resolve another's name: of each family, programs use the first
 // address. A router's name may stand for any of its addresses.
 func noName(s *seen, node, name string, t *topology.Topology) string {
-	ok := lists.Of(topology.AddressesOf(t, t.Node(name)), netip.Prefix.Addr)
+	ok := lists.Map(topology.AddressesOf(t, t.Node(name)), netip.Prefix.Addr)
 	found := map[int]bool{}
 	for line := range strings.Lines(s.Hosts) {
 		words := strings.Fields(line)

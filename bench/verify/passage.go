@@ -163,7 +163,7 @@ const parts = 9
 
 // rateIn returns the rate of packets within a time, in bit/s, and the median over its parts.
 func rateIn(slots []packets.Slot, from, until int64) (rate, middle float64) {
-	inside := lists.Where(slots, func(s packets.Slot) bool { return s.First >= from && s.Last <= until })
+	inside := lists.Filter(slots, func(s packets.Slot) bool { return s.First >= from && s.Last <= until })
 	rate = rateOf(inside)
 	// Packets that came for only a part of the time are related to the whole time.
 	if n := len(inside); n == 0 || inside[n-1].Last-inside[0].First < (until-from)*3/4 {

@@ -420,7 +420,7 @@ func (j *judge) firewalls(where string, changes []netfacts.Change) {
 
 // ruleOf returns what a rule does, without the digest of its conditions.
 func ruleOf(c netfacts.Change) string {
-	words := lists.Where(strings.Fields(c.Is), func(w string) bool { return !strings.HasPrefix(w, "#") })
+	words := lists.Filter(strings.Fields(c.Is), func(w string) bool { return !strings.HasPrefix(w, "#") })
 	return strings.Join(words, " ")
 }
 

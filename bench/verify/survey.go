@@ -185,7 +185,7 @@ func (v *verifier) atOnce() int {
 }
 
 func firstOf(errs ...error) error {
-	return lists.First(errs, func(err error) bool { return err != nil })
+	return lists.Find(errs, func(err error) bool { return err != nil })
 }
 
 // sighting is a stream at a device of a place.

@@ -167,7 +167,7 @@ func (v *verifier) judgeJitter(c *Check, all []passing) {
 // spread returns the standard deviation of sorted times, and its relative error for so few.
 func spread(took []float64) (sd, off float64) {
 	most := stats.Quantile(took, 0.99) // ignores outliers of a busy machine
-	kept := lists.Where(took, func(d float64) bool { return d <= most })
+	kept := lists.Filter(took, func(d float64) bool { return d <= most })
 	var mean, sum float64
 	for _, d := range kept {
 		mean += d / float64(len(kept))

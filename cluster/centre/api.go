@@ -80,7 +80,7 @@ func (c *Centre) Register(api huma.API) {
 		all := c.members(ctx).Members
 		i := slices.IndexFunc(all, func(m ClusterMember) bool { return m.Name == in.Name })
 		if i < 0 {
-			names := lists.Of(all, func(m ClusterMember) string { return m.Name })
+			names := lists.Map(all, func(m ClusterMember) string { return m.Name })
 			return nil, huma.Error404NotFound(fmt.Sprintf("there is no member %q; there are: %s", in.Name,
 				strings.Join(names, ", ")))
 		}

@@ -66,8 +66,8 @@ func main() {
 			exit(clock.Serve(os.Stdin, os.Stdout))
 		case fib.Command:
 			exit(fib.Serve(os.Args[2:], os.Stdout))
-		case drive.LeashCommand:
-			exit(drive.Leash(os.Args[2:]))
+		case drive.SuperviseCommand:
+			exit(drive.Supervise(os.Args[2:]))
 		}
 	}
 	os.Exit(cli.Main())

@@ -177,7 +177,7 @@ func (v *view) moved() []MovedPath {
 }
 
 func (v *view) switchNames(dpids []uint64) []string {
-	return lists.Of(dpids, v.switchName)
+	return lists.Map(dpids, v.switchName)
 }
 
 // subnet returns the router's subnet given by a text: the subnet itself, an address in it, or a
@@ -201,7 +201,7 @@ func (v *view) routingNode(name string) (*routing.Router, error) {
 	if r := v.router(name); r != nil {
 		return r, nil
 	}
-	names := lists.Of(v.c.Routers(), func(r routing.Router) string { return r.Name })
+	names := lists.Map(v.c.Routers(), func(r routing.Router) string { return r.Name })
 	return nil, topology.Mistaken(topology.DidYouMean(name, names), "%s is no routing node", name)
 }
 

@@ -76,7 +76,7 @@ func (w *partWriter) Write(b []byte) (int, error) {
 func (w *partWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func partText(names []string) string {
-	escaped := lists.Of(names, url.QueryEscape)
+	escaped := lists.Map(names, url.QueryEscape)
 	return strings.Join(escaped, ",")
 }
 

@@ -109,7 +109,7 @@ func ordered(list []openflow.Instruction) (out []openflow.Instruction) {
 		openflow.InstructionApplyActions,
 		openflow.InstructionClearActions, openflow.InstructionWriteActions, openflow.InstructionWriteMetadata,
 		openflow.InstructionGotoTable} {
-		out = append(out, lists.Where(list, func(i openflow.Instruction) bool { return i.Type == kind })...)
+		out = append(out, lists.Filter(list, func(i openflow.Instruction) bool { return i.Type == kind })...)
 	}
 	return out
 }

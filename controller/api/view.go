@@ -153,7 +153,7 @@ func (v *view) find(name string) (*controller.Switch, error) {
 	if s := v.c.Seen(dpid); found && s != nil {
 		return s, nil
 	}
-	names := lists.Of(v.c.AllSeen(), func(s *controller.Switch) string { return v.switchName(s.DPID()) })
+	names := lists.Map(v.c.AllSeen(), func(s *controller.Switch) string { return v.switchName(s.DPID()) })
 	for dpid, n := range v.m.Switches() {
 		if n == name || dpid != 0 && name == fmt.Sprintf("%016x", dpid) {
 			return nil, fmt.Errorf("%s is not connected to the controller", n)

@@ -119,7 +119,7 @@ func All() []*Spec { return slices.Clone(registered) }
 
 // Names returns the names of all apps, in their order.
 func Names() []string {
-	return lists.Of(registered, func(s *Spec) string { return s.Name })
+	return lists.Map(registered, func(s *Spec) string { return s.Name })
 }
 
 // Of returns the name of the app that a flow entry's cookie identifies; "": none.

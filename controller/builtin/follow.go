@@ -36,7 +36,7 @@ func (c *Controller) followRoutes() {
 func (r *routes) keysOfUsers() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return lists.Of(r.added, func(u UserRoute) string { return r.users.Prefix + u.key() })
+	return lists.Map(r.added, func(u UserRoute) string { return r.users.Prefix + u.key() })
 }
 
 func (r *routes) keysOfPrograms() (keys []string) {

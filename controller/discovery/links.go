@@ -100,7 +100,7 @@ func (p *port) ways(yield func(*way) bool) {
 }
 
 func (p *port) wayTo(to *port) *way {
-	return lists.First(p.out, func(w *way) bool { return w.to == to })
+	return lists.Find(p.out, func(w *way) bool { return w.to == to })
 }
 
 func (w *way) link() Link {

@@ -61,7 +61,7 @@ var registry = []*Controller{faucet, floodlight, osKen, ovsTestcontroller, pox}
 
 // Lookup returns the controller with a name, or nil.
 func Lookup(name string) *Controller {
-	return lists.First(registry, func(c *Controller) bool { return c.Name == name })
+	return lists.Find(registry, func(c *Controller) bool { return c.Name == name })
 }
 
 // All returns the controllers, by name.

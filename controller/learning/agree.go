@@ -258,7 +258,7 @@ func (g *graph) name() string {
 
 // name identifies an edge by its ports.
 func (e *arc) name() string {
-	out := lists.Of(e.ends, func(x *endState) string { return fmt.Sprintf("%x:%d", x.dpid, x.port) })
+	out := lists.Map(e.ends, func(x *endState) string { return fmt.Sprintf("%x:%d", x.dpid, x.port) })
 	return strings.Join(out, "-")
 }
 
@@ -267,7 +267,7 @@ func (e *arc) name() string {
 func (s *agreement) remember(g *graph) {
 	arcs := make(map[string][]end, len(g.edges))
 	for _, e := range g.edges {
-		ends := lists.Of(e.ends, func(x *endState) end { return x.end })
+		ends := lists.Map(e.ends, func(x *endState) end { return x.end })
 		arcs[e.name()] = ends
 	}
 	for name, ends := range s.arcs {

@@ -232,7 +232,7 @@ func (a *App) readGroups(ctx context.Context, n *node) error {
 
 // joinGroups combines descriptions and counters.
 func joinGroups(list openflow.GroupDescList, stats openflow.GroupStatsList) []Group {
-	of := lists.By(stats, func(s openflow.GroupStats) uint32 { return s.Group })
+	of := lists.Index(stats, func(s openflow.GroupStats) uint32 { return s.Group })
 	groups := make([]Group, len(list))
 	for i, d := range list {
 		groups[i] = Group{GroupDesc: d, Stats: of[d.Group]}

@@ -166,7 +166,7 @@ func (n *network) mayHave(spoken [][]netip.Prefix, p netip.Prefix) bool {
 
 // spokenNetworks lists the sorted networks that each of a router's protocols may have routes to.
 func (n *network) spokenNetworks(router int) [][]netip.Prefix {
-	return lists.Of(n.protocols[router], func(s *protocol) []netip.Prefix { return s.Networks() })
+	return lists.Map(n.protocols[router], func(s *protocol) []netip.Prefix { return s.Networks() })
 }
 
 // Find returns the route to exactly a prefix, in a sorted list.

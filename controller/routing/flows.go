@@ -133,7 +133,7 @@ func (n *node) isFull() bool {
 
 // unheard is the traffic to a subnet in flows without an entry.
 func unheard(p netip.Prefix) []Traffic {
-	return lists.Of(ported, func(proto uint8) Traffic { return Traffic{p, Part{Proto: proto, Index: each}} })
+	return lists.Map(ported, func(proto uint8) Traffic { return Traffic{p, Part{Proto: proto, Index: each}} })
 }
 
 // listens reports whether traffic to a subnet is steered flow by flow.

@@ -166,7 +166,7 @@ func (a *App) Speaks(dpid uint64) (out []string) {
 
 // spokenBy lists those that a router speaks.
 func spokenBy(all []*protocol, dpid uint64) []*protocol {
-	return lists.Where(all, func(s *protocol) bool { return s.by[dpid] })
+	return lists.Filter(all, func(s *protocol) bool { return s.by[dpid] })
 }
 
 // wantedBy returns the protocol, spoken by the router, that wants a packet, or nil.

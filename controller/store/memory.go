@@ -190,7 +190,7 @@ const mostUnread = 10_000
 
 // tell queues events. mu must be held.
 func (w *watcher) tell(events []Event) {
-	mine := lists.Where(events, func(e Event) bool { return strings.HasPrefix(e.Key, w.prefix) })
+	mine := lists.Filter(events, func(e Event) bool { return strings.HasPrefix(e.Key, w.prefix) })
 	if len(mine) == 0 {
 		return
 	}
@@ -316,6 +316,6 @@ func (l *lease) end(now bool) {
 	if len(l.keys) == 0 {
 		return
 	}
-	gone := lists.Of(slices.Sorted(maps.Keys(l.keys)), func(key string) kept { return kept{Entry: Entry{Key: key}} })
+	gone := lists.Map(slices.Sorted(maps.Keys(l.keys)), func(key string) kept { return kept{Entry: Entry{Key: key}} })
 	m.make(gone)
 }

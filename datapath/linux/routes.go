@@ -54,7 +54,7 @@ func (f *fabric) WaitRoutes(ctx context.Context, knows func(router string, to ne
 
 // subject begins a sentence on protocols: "RIP has", "BGP and RIP have".
 func subject(all []*topology.Protocol) string {
-	titles := lists.Of(all, func(p *topology.Protocol) string { return p.Title })
+	titles := lists.Map(all, func(p *topology.Protocol) string { return p.Title })
 	verb := " has"
 	if len(titles) != 1 {
 		verb = " have"

@@ -382,7 +382,7 @@ func (c *changes) block(row portRow, on bool) {
 }
 
 func (c *changes) controllers(old []string, want []string) []string {
-	byTarget := lists.By(old, func(uuid string) string { return c.have.controllers[uuid].Target })
+	byTarget := lists.Index(old, func(uuid string) string { return c.have.controllers[uuid].Target })
 	var uuids []string
 	for _, target := range want {
 		uuid, known := byTarget[target]

@@ -323,7 +323,7 @@ func readConfig(ctx context.Context, in datapath.Running, was string) (string, e
 	if err != nil {
 		return "", err
 	}
-	lines := lists.Of(have, setting.String)
+	lines := lists.Map(have, setting.String)
 	var before []string
 	for _, s := range settingsOf(was, func(int, string, string) {}) {
 		before = append(before, normal(s).String())

@@ -32,7 +32,7 @@ func (f *fabric) slow() (limit topology.CPU, why string) {
 	default:
 		return limited[0].CPU, ""
 	}
-	names := lists.Of(limited, func(n *topology.Node) string { return n.Name })
+	names := lists.Map(limited, func(n *topology.Node) string { return n.Name })
 	return topology.CPU{}, fmt.Sprintf("cpu of %s limits the programs that run there, not its forwarding: %s",
 		strings.Join(names, ", "), why)
 }

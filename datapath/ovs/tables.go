@@ -224,6 +224,6 @@ func rows[R any](ctx context.Context, db client.Client, uuid func(*R) string) (m
 	if err := db.List(ctx, &list); err != nil {
 		return nil, err
 	}
-	byUUID := lists.By(list, uuid)
+	byUUID := lists.Index(list, uuid)
 	return byUUID, nil
 }

@@ -36,7 +36,7 @@ func auths(r *topology.OSPFRouter) (out []topology.OSPFAuthType) {
 
 // rulesOf returns the router's rules of redistribution for a source.
 func rulesOf(r *topology.OSPFRouter, source string) []topology.OSPFRedistribute {
-	return lists.Where(r.Redistribute, func(d topology.OSPFRedistribute) bool { return d.Source == source })
+	return lists.Filter(r.Redistribute, func(d topology.OSPFRedistribute) bool { return d.Source == source })
 }
 
 // ownDefault is the rule by which a router announces a default route.

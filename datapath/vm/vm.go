@@ -86,13 +86,13 @@ func (s Spec) lasting() Spec {
 
 // left returns a list without the elements that without selects; nil if none is left.
 func left[T any](list []T, without func(T) bool) []T {
-	return lists.Where(list, func(x T) bool { return !without(x) })
+	return lists.Filter(list, func(x T) bool { return !without(x) })
 }
 
 // Buffers are the settings that can be changed in a guest that runs, and have to be: they follow
 // from the delays of all links of a lab.
 func (s *Spec) Buffers() []datapath.Setting {
-	return lists.Where(s.Settings, isBuffer)
+	return lists.Filter(s.Settings, isBuffer)
 }
 
 func isBuffer(x datapath.Setting) bool {

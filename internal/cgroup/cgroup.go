@@ -277,7 +277,7 @@ func (c Hierarchies) join(root, lab, node string) error {
 
 // List formats processors as the kernel and container engines read them: 0,2,3.
 func List(cores []int) string {
-	words := lists.Of(cores, strconv.Itoa)
+	words := lists.Map(cores, strconv.Itoa)
 	return strings.Join(words, ",")
 }
 

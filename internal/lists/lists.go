@@ -1,8 +1,8 @@
-// Package lists makes something of the elements of a list: another list, a set, an index, a number.
+// Package lists has the usual functions on slices that package slices lacks.
 package lists
 
-// Of is what f makes of each element, in their order; nil of an empty list.
-func Of[T, R any](list []T, f func(T) R) []R {
+// Map returns f of each element, in order; nil for an empty list.
+func Map[T, R any](list []T, f func(T) R) []R {
 	if len(list) == 0 {
 		return nil
 	}
@@ -13,8 +13,8 @@ func Of[T, R any](list []T, f func(T) R) []R {
 	return out
 }
 
-// Where has the elements for which ok holds, in their order; nil where there are none.
-func Where[T any](list []T, ok func(T) bool) (out []T) {
+// Filter returns the elements for which ok holds, in order; nil if there are none.
+func Filter[T any](list []T, ok func(T) bool) (out []T) {
 	for _, x := range list {
 		if ok(x) {
 			out = append(out, x)
@@ -23,8 +23,8 @@ func Where[T any](list []T, ok func(T) bool) (out []T) {
 	return out
 }
 
-// First is the first element for which ok holds; zero where there is none.
-func First[T any](list []T, ok func(T) bool) (none T) {
+// Find returns the first element for which ok holds; zero if there is none.
+func Find[T any](list []T, ok func(T) bool) (none T) {
 	for _, x := range list {
 		if ok(x) {
 			return x
@@ -33,7 +33,7 @@ func First[T any](list []T, ok func(T) bool) (none T) {
 	return none
 }
 
-// Count says for how many elements ok holds.
+// Count returns the number of elements for which ok holds.
 func Count[T any](list []T, ok func(T) bool) (n int) {
 	for _, x := range list {
 		if ok(x) {
@@ -43,7 +43,7 @@ func Count[T any](list []T, ok func(T) bool) (n int) {
 	return n
 }
 
-// Set has the keys of all elements; it can be written to.
+// Set returns the keys of all elements, as a map that the caller may modify.
 func Set[T any, K comparable](list []T, key func(T) K) map[K]bool {
 	out := make(map[K]bool, len(list))
 	for _, x := range list {
@@ -52,8 +52,9 @@ func Set[T any, K comparable](list []T, key func(T) K) map[K]bool {
 	return out
 }
 
-// By has the elements by their keys, the last of those with the same; it can be written to.
-func By[T any, K comparable](list []T, key func(T) K) map[K]T {
+// Index returns the elements by their keys, the last of several with the same key, as a map that
+// the caller may modify.
+func Index[T any, K comparable](list []T, key func(T) K) map[K]T {
 	out := make(map[K]T, len(list))
 	for _, x := range list {
 		out[key(x)] = x

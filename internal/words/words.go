@@ -160,6 +160,6 @@ func PlainJSON(b []byte) []byte {
 
 // Shell quotes a program and its arguments as one command for a shell (POSIX, 2.2.2).
 func Shell(words ...string) string {
-	quoted := lists.Of(words, func(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" })
+	quoted := lists.Map(words, func(w string) string { return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'" })
 	return strings.Join(quoted, " ")
 }

@@ -54,8 +54,8 @@ func gone(before, after []DropCounter) error {
 // DropsBetween returns the drops between two readings. Counters that the first reading lacks, or
 // that were reset since, are not included.
 func DropsBetween(before, after []DropCounter) (out []Drops) {
-	was := lists.By(before, func(c DropCounter) string { return c.Where })
-	now := lists.By(after, func(c DropCounter) string { return c.Where })
+	was := lists.Index(before, func(c DropCounter) string { return c.Where })
+	now := lists.Index(after, func(c DropCounter) string { return c.Where })
 	for _, where := range slices.Sorted(maps.Keys(now)) {
 		c, old := now[where], was[where]
 		if n := since(c.Dropped, old.Dropped); n > 0 && was[where].Where != "" {

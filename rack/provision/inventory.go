@@ -90,7 +90,7 @@ func (r *Run) device(m *site.Machine) (vars, error) {
 	if err != nil {
 		return nil, err
 	}
-	quoted := lists.Of(options, quote)
+	quoted := lists.Map(options, quote)
 	v["ansible_ssh_common_args"] = strings.Join(quoted, " ")
 	if r.Passwords[m.Name] != "" {
 		v["ansible_password"], v["ansible_become_password"] = fromMemory, fromMemory

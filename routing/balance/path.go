@@ -44,7 +44,7 @@ func (g *grapher) best(s *state, d int, from int32, carried float64) (out []int3
 	if err != nil {
 		return nil // a link of an unknown router
 	}
-	ends := lists.Of(s.demands[d].Ends, func(e int32) spf.Start { return spf.Start{Vertex: e} })
+	ends := lists.Map(s.demands[d].Ends, func(e int32) spf.Start { return spf.Start{Vertex: e} })
 	graph.Nearest(ends, &g.tree)
 	if g.tree.Dist(from) == spf.Unreachable {
 		return nil

@@ -202,7 +202,7 @@ func (b *building) createAll(ctx context.Context, k kind, bodies []map[string]an
 		})
 		return len(made) > 0, err
 	})
-	by := lists.By(made, func(t thing) string { return t.Name })
+	by := lists.Index(made, func(t thing) string { return t.Name })
 	return by, err
 }
 

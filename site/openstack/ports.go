@@ -243,7 +243,7 @@ func (a *account) MakePorts(ctx context.Context, l *site.List, al site.Allocatio
 		return found[p.Network]
 	}
 	say(words.Plural(len(want), "port") + " of nodes")
-	bodies := lists.Of(want, func(p *site.Port) map[string]any { return b.portOf(p, in(p), host) })
+	bodies := lists.Map(want, func(p *site.Port) map[string]any { return b.portOf(p, in(p), host) })
 	there, err := b.createAll(ctx, ports, bodies)
 	if err != nil {
 		return err

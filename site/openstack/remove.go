@@ -160,7 +160,7 @@ func (a *account) Allocations(ctx context.Context) ([]site.Allocation, error) {
 			count(t.Description, k.title)
 		}
 	}
-	out := lists.Of(slices.Sorted(maps.Keys(by)), func(key string) site.Allocation { return *by[key] })
+	out := lists.Map(slices.Sorted(maps.Keys(by)), func(key string) site.Allocation { return *by[key] })
 	slices.SortStableFunc(out, func(a, b site.Allocation) int { return strings.Compare(a.Since, b.Since) })
 	return out, nil
 }

@@ -369,7 +369,7 @@ func (l *Lab) WaitAddresses(ctx context.Context) error {
 	for len(waiting) > 0 {
 		select {
 		case <-ctx.Done():
-			names := lists.Of(waiting, func(n *awaited) string { return n.node })
+			names := lists.Map(waiting, func(n *awaited) string { return n.node })
 			return fmt.Errorf("%s: no address by router advertisements yet", words.Some(names))
 		case <-time.After(20 * time.Millisecond):
 		}

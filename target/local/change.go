@@ -140,7 +140,7 @@ func (l *Lab) change(ctx context.Context, s plan.Steps, progress lab.Stage) erro
 	if err := each(l, func(f datapath.Fabric) error { return f.Make(ctx, s) }); err != nil {
 		return err
 	}
-	hosts := lists.Where(s.AddNodes, ownsNamespaces)
+	hosts := lists.Filter(s.AddNodes, ownsNamespaces)
 	stages := []struct {
 		name  string
 		total int
@@ -264,7 +264,7 @@ func (l *Lab) configure(s plan.Steps, done func()) error {
 		}
 	}
 	ends := topology.EndsOf(s.New)
-	nodes := lists.Where(s.New.Nodes, func(n *topology.Node) bool { return touched[n.Name] && ownsNamespaces(n) })
+	nodes := lists.Filter(s.New.Nodes, func(n *topology.Node) bool { return touched[n.Name] && ownsNamespaces(n) })
 	return parallel.Each(nodes, func(n *topology.Node) error {
 		defer done()
 		if err := l.configureNode(n, old[n.Name], ends[n.Name], unlabelled[n.Name]); err != nil {

@@ -216,7 +216,7 @@ func (k messages) same(m []byte) string {
 // lacks lists the elements of a that are not in b.
 func (k messages) lacks(a, b [][]byte) [][]byte {
 	have := lists.Set(b, k.same)
-	return lists.Where(a, func(m []byte) bool { return !have[k.same(m)] })
+	return lists.Filter(a, func(m []byte) bool { return !have[k.same(m)] })
 }
 
 func attributes(m []byte, head int) map[uint16][]byte {

@@ -451,7 +451,7 @@ func (l *Lab) endNative() error {
 
 // restoreMachine undoes what made the machine a host, as far as that got. The guard ends last.
 func restoreMachine(was native, dir string) error {
-	errs := lists.Of(was.Devices, deleteOurs)
+	errs := lists.Map(was.Devices, deleteOurs)
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, err := netlink.RuleList(family)
 		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {

@@ -215,7 +215,7 @@ func (l *Lab) ownSysctls(n *topology.Node) []sysctl {
 // askedSysctls returns the settings that the topology has for a node, some of which may be of its
 // devices.
 func askedSysctls(n *topology.Node) []sysctl {
-	return lists.Of(n.Sysctls, func(x topology.Assignment) sysctl { return sysctl{x.Name, x.Value, false} })
+	return lists.Map(n.Sysctls, func(x topology.Assignment) sysctl { return sysctl{x.Name, x.Value, false} })
 }
 
 // defaultWindow is the kernel's own limit for a TCP send buffer, in bytes.

@@ -375,7 +375,7 @@ func (l *Lab) shapeLinks(s plan.Steps, done func()) error {
 		return err
 	}
 	l.keepCounts(s)
-	links := lists.Where(s.AddLinks, func(k plan.Link) bool { return k.Impaired() || k.Down })
+	links := lists.Filter(s.AddLinks, func(k plan.Link) bool { return k.Impaired() || k.Down })
 	shape := func(k plan.Link, impair, plug bool) error {
 		defer done()
 		var err error

@@ -144,7 +144,7 @@ func (l *Lab) runWifi() error {
 		}
 	}
 	l.wireless.mu.Unlock()
-	errs := lists.Of(old, l.endWifi)
+	errs := lists.Map(old, l.endWifi)
 	for _, k := range links {
 		if err := l.runWifiOf(k); err != nil {
 			errs = append(errs, fmt.Errorf("link %s: %w", k.Name(), err))

@@ -103,7 +103,7 @@ func (p Plan) protocols() string {
 	if len(p.OpenFlow) == 0 {
 		return "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13"
 	}
-	out := lists.Of(p.OpenFlow, func(v string) string { return "OpenFlow" + strings.ReplaceAll(v, ".", "") })
+	out := lists.Map(p.OpenFlow, func(v string) string { return "OpenFlow" + strings.ReplaceAll(v, ".", "") })
 	return strings.Join(out, ",")
 }
 
@@ -152,7 +152,7 @@ func (p Plan) agentEdits() (out edits) {
 	if p.Agent != site.AgentOFSwitch {
 		return nil
 	}
-	ports := lists.Of(p.Ports, func(port Port) string { return port.Device })
+	ports := lists.Map(p.Ports, func(port Port) string { return port.Device })
 	set := func(option, value string) {
 		out = append(out, []string{"set", "openflow.trivet" + option + "=" + value})
 	}

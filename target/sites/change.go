@@ -42,7 +42,7 @@ func (l *Lab) Apply(ctx context.Context, t *topology.Topology, progress lab.Stag
 		return errors.Join(err, l.leave(joined), l.refuseForwarding())
 	}
 	used := Used(l.state.Sites, t)
-	needless := lists.Where(l.used(), func(p *part) bool { return !slices.Contains(used, p.machine) })
+	needless := lists.Filter(l.used(), func(p *part) bool { return !slices.Contains(used, p.machine) })
 	if err := l.leave(needless); err != nil { // the lab is what it should be
 		l.owner.OnLoop(fmt.Sprintf("%v; what is left there %s", err, stays(l.state)))
 	}

@@ -180,7 +180,7 @@ func (c *check) onSegment(ctx context.Context) (gateway []local.Finding) {
 }
 
 func (c *check) ports() []*port {
-	return lists.Of(c.devices, func(d *CheckedDevice) *port { return &d.port })
+	return lists.Map(c.devices, func(d *CheckedDevice) *port { return &d.port })
 }
 
 // vlans returns the VLANs of all devices, and 0 for untagged frames.
@@ -242,7 +242,7 @@ func (c *check) callAll(ctx context.Context) error {
 func (c *check) numberOf(d *CheckedDevice) uint16 { return uint16(slices.Index(c.devices, d) + 1) }
 
 func from(heard []segment.Heard, who uint16) []segment.Heard {
-	return lists.Where(heard, func(h segment.Heard) bool { return h.From == who })
+	return lists.Filter(heard, func(h segment.Heard) bool { return h.From == who })
 }
 
 // addressOf returns a device's address on the management network; invalid if it has only a name
@@ -297,7 +297,7 @@ func (c *check) addresses(ctx context.Context, s *segment.Segment, gateway *[]lo
 
 // gatewayAddresses returns the addresses of the gateway's inner interface.
 func (c *check) gatewayAddresses() []netip.Addr {
-	return lists.Of(segment.Addresses(c.gateway.NIC), netip.Prefix.Addr)
+	return lists.Map(segment.Addresses(c.gateway.NIC), netip.Prefix.Addr)
 }
 
 // addressFindings says who answers for a device's address: for a device that can be reached,

@@ -180,7 +180,7 @@ func bandwidth(l *topology.Link) float64 {
 }
 
 func (p *placer) names() []string {
-	return lists.Of(p.sites, func(s *place) string { return s.name })
+	return lists.Map(p.sites, func(s *place) string { return s.name })
 }
 
 func (p *placer) siteOf(node string) int {

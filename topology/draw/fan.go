@@ -168,7 +168,7 @@ func (g *graph) arcs(v int) []arc {
 	if len(here.core) == 0 {
 		return []arc{{math.Pi / 2, 2 * math.Pi}}
 	}
-	angles := lists.Of(here.core, func(u int) float64 { return here.at.angleTo(g.vertices[u].at) })
+	angles := lists.Map(here.core, func(u int) float64 { return here.at.angleTo(g.vertices[u].at) })
 	slices.Sort(angles)
 	var out []arc
 	for i, a := range angles {

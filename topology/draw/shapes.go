@@ -292,7 +292,7 @@ func (g *graph) listSize(v int) (columns, rows float64) {
 // the lowest, links only between adjacent tiers, no tier wider than the one below. It says whether
 // the part is of that kind.
 func (g *graph) layered(part []int) bool {
-	lowest := lists.Where(part, func(v int) bool { return len(g.vertices[v].leaves) > 0 })
+	lowest := lists.Filter(part, func(v int) bool { return len(g.vertices[v].leaves) > 0 })
 	if len(lowest) < 3 || len(lowest) == len(part) {
 		return false
 	}

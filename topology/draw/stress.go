@@ -275,7 +275,7 @@ func (g *graph) pinnedIn(part []int) int {
 // startNearPinned starts each vertex near the neighbour through which it is reached first from
 // pinned ones.
 func (g *graph) startNearPinned(part []int, rng *rand.Rand) {
-	queue := lists.Where(part, func(v int) bool { return g.vertices[v].pinned })
+	queue := lists.Filter(part, func(v int) bool { return g.vertices[v].pinned })
 	seen := map[int]bool{}
 	for _, v := range queue {
 		seen[v] = true

@@ -42,7 +42,7 @@ func Text(t *topology.Topology, width int) string {
 
 // headline counts what the topology has.
 func headline(t *topology.Topology, g *graph) []string {
-	words := lists.Of(g.counts(), func(c counted) string { return c.words })
+	words := lists.Map(g.counts(), func(c counted) string { return c.words })
 	words = commas(append(words, linkCount(t)))
 	if g.usual != "" {
 		words = append(words, "· links "+g.usual+" unless noted")

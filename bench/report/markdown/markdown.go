@@ -96,7 +96,7 @@ type Plot struct {
 
 // Plots are the figures of a result.
 func (p page) Plots(r Result) []Plot {
-	return lists.Of(r.Figures, func(f report.Figure) Plot { return Plot{f, p.picture(r, f.ID)} })
+	return lists.Map(r.Figures, func(f report.Figure) Plot { return Plot{f, p.picture(r, f.ID)} })
 }
 
 func (p page) picture(r Result, id string) string { return p.Name + "/" + r.Name + "-" + id + ".svg" }

@@ -202,7 +202,7 @@ func count(pages []Summary) (out map[report.Outcome]int, sum int) {
 // total is the count in a line.
 func total(pages []Summary) string {
 	n, sum := count(pages)
-	out := lists.Of(outcomesOf(pages), func(o report.Outcome) string { return fmt.Sprintf("%s: %d", o, n[o]) })
+	out := lists.Map(outcomesOf(pages), func(o report.Outcome) string { return fmt.Sprintf("%s: %d", o, n[o]) })
 	return fmt.Sprintf("Of %s, %s.", words.Plural(sum, "statement"), strings.Join(out, "; "))
 }
 
@@ -323,7 +323,7 @@ type machine struct {
 
 // Table is what is said of it.
 func (m *machine) Table() string {
-	rows := lists.Of(m.facts, func(f [2]string) []string { return []string{text(f[0]), text(f[1])} })
+	rows := lists.Map(m.facts, func(f [2]string) []string { return []string{text(f[0]), text(f[1])} })
 	if len(m.loads) > 0 {
 		rows = append(rows, []string{"Busy before the starts",
 			fmt.Sprintf("%s to %s %% of its processors", report.Number(100*slices.Min(m.loads)),

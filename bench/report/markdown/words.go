@@ -123,7 +123,7 @@ func grid(columns []string, heads int, rows [][]string) string {
 
 // cells is a table of a report.
 func cells(t report.Table) string {
-	columns := lists.Of(t.Columns, text)
+	columns := lists.Map(t.Columns, text)
 	var rows [][]string
 	for _, r := range t.Rows {
 		var row []string
@@ -186,7 +186,7 @@ func numbers(p *report.Paper) string {
 
 // verdicts counts samples: "40 good, 3 bad, 1 failed".
 func verdicts(r *report.Report) string {
-	out := lists.Of(r.ByLevel(), func(l report.Fidelity) string { return fmt.Sprintf("%d %s", l.Samples, l.Level) })
+	out := lists.Map(r.ByLevel(), func(l report.Fidelity) string { return fmt.Sprintf("%d %s", l.Samples, l.Level) })
 	if n := r.FailedSamples(); n > 0 {
 		out = append(out, fmt.Sprintf("%d failed", n))
 	}

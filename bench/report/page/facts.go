@@ -28,7 +28,7 @@ func flatten(out *[]fact, at string, v any) {
 			flatten(out, name, v[key])
 		}
 	case []any:
-		words := lists.Of(v, plain)
+		words := lists.Map(v, plain)
 		add(out, at, strings.Join(words, "; "))
 	default:
 		add(out, at, plain(v))

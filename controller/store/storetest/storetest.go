@@ -46,7 +46,7 @@ func get(t *testing.T, s store.Store, key string) store.Entry {
 }
 
 func keys(entries []store.Entry) []string {
-	return lists.Of(entries, func(e store.Entry) string { return e.Key })
+	return lists.Map(entries, func(e store.Entry) string { return e.Key })
 }
 
 // keeps proves that a store has what was committed, lists it by key, and forgets what is deleted;

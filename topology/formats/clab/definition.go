@@ -80,7 +80,7 @@ func (r *reader) plain(d definition, key string) string {
 }
 
 func firstOf(words ...string) string {
-	return lists.First(words, func(w string) bool { return w != "" })
+	return lists.Find(words, func(w string) bool { return w != "" })
 }
 
 // get returns the value of a key that overrides others: that of the most specific level that sets

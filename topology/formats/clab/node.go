@@ -230,7 +230,7 @@ func startOf(lines [][]string) string {
 	if len(lines) == 1 && len(lines[0]) == 3 && lines[0][0] == "sh" && lines[0][1] == "-c" {
 		return lines[0][2] // the start command is run by a shell anyway
 	}
-	commands := lists.Of(lines, func(l []string) string { return words.Shell(l...) })
+	commands := lists.Map(lines, func(l []string) string { return words.Shell(l...) })
 	return strings.Join(commands, "\n")
 }
 
@@ -421,7 +421,7 @@ func (r *nodeReader) health() {
 			r.Keep(rest, p)
 			continue
 		}
-		test := lists.Of(r.listOf(p.Value, r.subject+": healthcheck: test"), func(e item) string { return e.text })
+		test := lists.Map(r.listOf(p.Value, r.subject+": healthcheck: test"), func(e item) string { return e.text })
 		switch {
 		case len(test) == 0 || test[0] == "NONE":
 		case test[0] == "CMD" && len(test) > 1:

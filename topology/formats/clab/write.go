@@ -262,10 +262,10 @@ func (w *writer) start(n *topology.Node) {
 		w.line(nodeIndent + "cpu: " + n.CPU.String())
 	}
 	if len(n.Cores) > 0 {
-		cores := lists.Of(n.Cores, strconv.Itoa)
+		cores := lists.Map(n.Cores, strconv.Itoa)
 		w.line(nodeIndent + "cpu-set: " + yamlfile.Quoted(strings.Join(cores, ",")))
 	}
-	lines := lists.Of(linesOf(n.Start), joined)
+	lines := lists.Map(linesOf(n.Start), joined)
 	w.list(nodeIndent, "exec", lines)
 }
 

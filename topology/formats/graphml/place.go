@@ -79,7 +79,7 @@ func (r *reader) draw() {
 			}
 		}
 	}
-	nodes := lists.By(r.t.Nodes, func(n *topology.Node) string { return n.Name })
+	nodes := lists.Index(r.t.Nodes, func(n *topology.Node) string { return n.Name })
 	for _, l := range r.t.Links {
 		s, h := nodes[l.Ends[0].Node], nodes[l.Ends[1].Node]
 		if h.Kind == topology.Host && s.Place != nil {

@@ -82,7 +82,7 @@ func (r *reader) note(nodes []*topology.Node, what string) {
 	if len(nodes) == 0 {
 		return
 	}
-	names := lists.Of(nodes[:min(len(nodes), 5)], func(n *topology.Node) string { return n.Name })
+	names := lists.Map(nodes[:min(len(nodes), 5)], func(n *topology.Node) string { return n.Name })
 	if len(nodes) > len(names) {
 		names = append(names, "…")
 	}

@@ -123,7 +123,7 @@ func nodeLosses(c topology.Change) (out []formats.Loss) {
 }
 
 func join[T any](list []T, text func(T) string) string {
-	words := lists.Of(list, text)
+	words := lists.Map(list, text)
 	return strings.Join(words, ", ")
 }
 
@@ -213,7 +213,7 @@ func foreignLosses(t, back *topology.Topology) (out []formats.Loss) {
 		}
 	}
 	compare("topology", t.Foreign, back.Foreign)
-	nodes := lists.By(back.Nodes, func(n *topology.Node) string { return n.Name })
+	nodes := lists.Index(back.Nodes, func(n *topology.Node) string { return n.Name })
 	for _, n := range t.Nodes {
 		if m := nodes[n.Name]; m != nil {
 			compare(nodeSubject(n), n.Foreign, m.Foreign)

@@ -66,7 +66,7 @@ func inherit(n *topology.Node, t *topology.Topology, addresses map[string]string
 // number numbers the ports and moves what a host or router says about its first end to that end,
 // both as topology.Resolve does.
 func number(t *topology.Topology) {
-	nodes := lists.By(t.Nodes, func(n *topology.Node) string { return n.Name })
+	nodes := lists.Index(t.Nodes, func(n *topology.Node) string { return n.Name })
 	type portKey struct {
 		node string
 		port int

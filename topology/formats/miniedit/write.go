@@ -244,7 +244,7 @@ func (d *document) host(n *topology.Node, i int) map[string]any {
 		opts["sched"] = "cfs"
 		opts["cpu"] = json.Number(pythonFloat(float64(n.CPU.Share)))
 	}
-	cores := lists.Of(n.Cores, strconv.Itoa)
+	cores := lists.Map(n.Cores, strconv.Itoa)
 	setText(opts, "cores", strings.Join(cores, ","))
 	vlans, start := cutVLANs(n)
 	if vlans != nil {

@@ -298,7 +298,7 @@ func (r *reader) prefix(s string) netip.Prefix {
 }
 
 func (r *reader) prefixes(list []string) []netip.Prefix {
-	return lists.Of(list, r.prefix)
+	return lists.Map(list, r.prefix)
 }
 
 // openFlow reads "OpenFlow13" as "1.3".

@@ -193,7 +193,7 @@ func switchArguments(c *call, n *topology.Node) {
 		c.add("failMode", quote(string(n.FailMode)))
 	}
 	if len(n.OpenFlow) > 0 {
-		versions := lists.Of(n.OpenFlow, func(v string) string { return "OpenFlow" + strings.ReplaceAll(v, ".", "") })
+		versions := lists.Map(n.OpenFlow, func(v string) string { return "OpenFlow" + strings.ReplaceAll(v, ".", "") })
 		c.add("protocols", quote(strings.Join(versions, ",")))
 	}
 	if n.STP {

@@ -202,7 +202,7 @@ func (e *editor) setList(key, v *yamlfile.Value, value string) {
 	if inner, ok := strings.CutPrefix(value, "["); ok {
 		items = strings.Split(strings.TrimSuffix(inner, "]"), ", ")
 	}
-	there := lists.Of(v.Items, func(item *yamlfile.Value) string { return item.Text })
+	there := lists.Map(v.Items, func(item *yamlfile.Value) string { return item.Text })
 	added := slices.DeleteFunc(slices.Clone(items), func(s string) bool { return slices.Contains(there, unquote(s)) })
 	if len(items) != len(there)+len(added) || !slices.Equal(plain(items)[:len(there)], there) {
 		from, _ := e.span(key)

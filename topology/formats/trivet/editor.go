@@ -216,7 +216,7 @@ func (e *editor) setOptions(v *yamlfile.Value) {
 			}
 		}
 	}
-	missing := lists.Where(e.settings, func(s setting) bool { return !e.setKey(v, s) && e.differs(s) })
+	missing := lists.Filter(e.settings, func(s setting) bool { return !e.setKey(v, s) && e.differs(s) })
 	if len(missing) > 0 {
 		e.addKeys(v, missing)
 	}
@@ -353,7 +353,7 @@ func (e *editor) differs(s setting) bool {
 // addKeys adds keys to a mapping: in braces at its end, in block style after its last line that can
 // be identified.
 func (e *editor) addKeys(v *yamlfile.Value, add []setting) {
-	items := lists.Of(add, func(s setting) string { return s.key + ": " + s.value })
+	items := lists.Map(add, func(s setting) string { return s.key + ": " + s.value })
 	if v.Flow {
 		from, to := e.span(v)
 		inside := e.text[from+1 : to-1]

@@ -162,7 +162,7 @@ func oneOf[T ~string](all ...T) leaf {
 
 // datapathNames are those registered so far: see topology.RegisterDatapath.
 func datapathNames() []topology.Datapath {
-	return lists.Of(topology.Datapaths(), func(k topology.DatapathKind) topology.Datapath { return k.Name })
+	return lists.Map(topology.Datapaths(), func(k topology.DatapathKind) topology.Datapath { return k.Name })
 }
 
 func parseBool(s string) (bool, error) {

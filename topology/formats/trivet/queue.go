@@ -44,7 +44,7 @@ func queueText(q topology.Queue) string {
 	if len(settings) == 0 {
 		return string(q.Discipline)
 	}
-	items := lists.Of(settings, func(s topology.QueueSetting) string { return s.Name + ": " + s.Value })
+	items := lists.Map(settings, func(s topology.QueueSetting) string { return s.Name + ": " + s.Value })
 	return "{" + string(q.Discipline) + ": {" + strings.Join(items, ", ") + "}}"
 }
 

@@ -105,7 +105,7 @@ func flowValue(v reflect.Value, f field) string {
 		}
 		return "{" + strings.Join(items, ", ") + "}"
 	case topology.Words:
-		items := lists.Of(x, yamlfile.Quote)
+		items := lists.Map(x, yamlfile.Quote)
 		return "[" + strings.Join(items, ", ") + "]"
 	case []topology.Assignment:
 		return assignmentsText(x)

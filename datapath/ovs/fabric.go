@@ -279,7 +279,7 @@ func (f *fabric) Carried(ctx context.Context) (map[*topology.Link][2]datapath.Ca
 			f.ports, err = switches.counters(ctx)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("Open vSwitch's counters: %w", err)
+			return nil, fmt.Errorf("read Open vSwitch's counters: %w", err)
 		}
 		f.counted = now
 	}

@@ -75,6 +75,17 @@ static __always_inline int direct(struct port *out, const __u8 *dst, __u32 *type
 	return high == *(__u32 *)out->mac && low == *(__u16 *)(out->mac + 4);
 }
 
+/* Sends a packet out by the device of a port. Where it may wait there what is sent is a clone, which is no socket's:
+ * else the sender's socket would wait for the queues of switches and routers as for that of its own device, and
+ * would never fill them. */
+static __always_inline int leave_by(struct __sk_buff *skb, struct port *out)
+{
+	if (out->mode != MODE_QUEUE)
+		return bpf_redirect(out->ifindex, 0);
+	bpf_clone_redirect(skb, out->ifindex, 0);
+	return TC_ACT_STOLEN;
+}
+
 /* Sends a packet by a port; that is what the program returns. */
 static __always_inline int send(struct __sk_buff *skb, __u32 id, const __u8 *dst)
 {
@@ -84,7 +95,7 @@ static __always_inline int send(struct __sk_buff *skb, __u32 id, const __u8 *dst
 	if (!out || !out->ifindex)
 		return TC_ACT_SHOT;
 	if (!direct(out, dst, &type))
-		return bpf_redirect(out->ifindex, 0);
+		return leave_by(skb, out);
 	if (bpf_skb_change_type(skb, type))
 		return TC_ACT_SHOT;
 	return bpf_redirect_peer(out->ifindex, 0);
@@ -95,7 +106,7 @@ static __always_inline int leave(struct __sk_buff *skb, __u32 id)
 {
 	struct port *out = bpf_map_lookup_elem(&ports, &id);
 
-	return out && out->ifindex ? bpf_redirect(out->ifindex, 0) : TC_ACT_SHOT;
+	return out && out->ifindex ? leave_by(skb, out) : TC_ACT_SHOT;
 }
 
 /* Gives a packet to user space. */

@@ -43,6 +43,7 @@ struct port {
 
 #define MODE_EGRESS 0 /* out by the device */
 #define MODE_PEER 1   /* into the device at the other end of a veth pair, in another namespace */
+#define MODE_QUEUE 2  /* out by the device, in whose queueing discipline it may wait */
 
 /* Fields that an output sets. */
 #define SET_DST 1

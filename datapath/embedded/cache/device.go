@@ -71,6 +71,7 @@ type device struct {
 	on    bool    // it is up and has a carrier
 	mode  Mode    // Egress or Peer
 	peer  [6]byte // the address of the other end, where mode is Peer
+	queue bool    // a queueing discipline is at a veth, in which packets may wait
 	deaf  bool    // it may not receive packets for other addresses: it may be backed by a network card that filters
 }
 
@@ -92,7 +93,8 @@ func (d *devices) examine(index int, mode Mode) (device, error) {
 	a := link.Attrs()
 	const on = unix.IFF_UP | unix.IFF_LOWER_UP
 	dev := device{index: index, name: a.Name, mtu: uint32(a.MTU), on: a.RawFlags&on == on, mode: Egress,
-		deaf: link.Type() != "veth" && link.Type() != "tuntap"}
+		queue: link.Type() == "veth" && shaped(attrs),
+		deaf:  link.Type() != "veth" && link.Type() != "tuntap"}
 	if mode == Egress {
 		return dev, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath/embedded/pipeline"
 	"trivet.dev/trivet/openflow"
@@ -266,4 +267,37 @@ func TestMTUFollowsDevice(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestQueueIsNotTheSenders proves that a program does not wait for the queue of a switch: what it
+// sends faster than the switch's port can send is lost there, as behind a real cable.
+func TestQueueIsNotTheSenders(t *testing.T) {
+	b := newFixture(t, 2, Options{})
+	b.chain(1, false)
+	b.run("tc", "-n", b.fabric, "qdisc", "add", "dev", "p2", "root", "tbf", "rate", "64kbit", "burst", "2kb", "limit", "1mb")
+	b.engine.Barrier(nil)
+	b.at(1, "ping", "-c", "3", "-i", "0.01", "10.0.0.2")
+	c := b.listen(1, 1000)
+	if err := c.SetWriteBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := &unix.SockaddrInet4{Addr: [4]byte{10, 0, 0, 2}, Port: 2000}
+	const packets = 100 // 12 s at the port's rate, and 20 times the socket's buffer
+	refused := 0
+	if err := raw.Control(func(fd uintptr) {
+		for range packets {
+			if err := unix.Sendto(int(fd), make([]byte, 1000), unix.MSG_DONTWAIT, to); err != nil {
+				refused++
+			}
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if refused > packets/10 { // until the flow has its entry, packets wait for user space
+		t.Errorf("%d of %d packets were refused to the sender, as its socket was to wait for the queue of the switch", refused, packets)
+	}
 }

@@ -101,11 +101,14 @@ func (e *Engine) attachProgram(q *port) error {
 
 // publish tells the program how packets leave.
 func (q *port) publish(s *bpf.ForwardPort) {
-	if q.device.mode == Egress {
-		store32(&s.Mode, modeEgress)
-	} else {
+	switch {
+	case q.device.mode == Peer:
 		s.Mac = q.device.peer
 		store32(&s.Mode, modePeer)
+	case q.device.queue:
+		store32(&s.Mode, modeQueue)
+	default:
+		store32(&s.Mode, modeEgress)
 	}
 	store32(&s.Ifindex, uint32(q.device.index))
 }
@@ -113,6 +116,7 @@ func (q *port) publish(s *bpf.ForwardPort) {
 const (
 	modeEgress = 0
 	modePeer   = 1
+	modeQueue  = 2
 )
 
 func (e *Engine) attachWire(q *port) error {

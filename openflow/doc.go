@@ -59,5 +59,4 @@
 // each match and list in it; DecodeInto reuses a message. Data of packets, echoes, errors and
 // experimenters' messages is a part of the decoded buffer: copy it before you write to that buffer
 // again. A Reader never does.
-// that buffer again must have copied it. A Reader never does.
 package openflow

@@ -35,7 +35,8 @@ type Outbox struct {
 	err     error
 }
 
-// WriteTime is how long a peer may accept no data; drainTime is the same after Close.
+// WriteTime is how long a peer may accept no data; drainTime is how long sending may go on after
+// Close, in all.
 const (
 	WriteTime = 10 * time.Second
 	drainTime = time.Second

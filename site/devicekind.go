@@ -118,8 +118,13 @@ func (m *Machine) Datapath() topology.Datapath {
 	return ""
 }
 
-// Unmanaged says whether provisioning leaves the machine alone: it is a device that is only
-// configured, or has the label of such.
+// LabelUnmanaged is the label of machines that provisioning leaves alone.
+const LabelUnmanaged = "unmanaged"
+
+// Unmanaged reports whether provisioning leaves the machine alone: it is a device that is only
+// configured, has the label of such, or LabelUnmanaged.
 func (m *Machine) Unmanaged() bool {
-	return m.Configured() || slices.ContainsFunc(m.Labels, func(l string) bool { return DeviceKindOf(l) != nil })
+	return m.Configured() || slices.ContainsFunc(m.Labels, func(l string) bool {
+		return l == LabelUnmanaged || DeviceKindOf(l) != nil
+	})
 }

@@ -74,7 +74,7 @@ type Machine struct {
 
 	// Kind is the word of a DeviceKind for a device that becomes one switch and nothing else, or
 	// empty for a machine that runs this program. Agent is the switch software, Ports are the
-	// switch's ports by the device's own names.
+	// interfaces that may be its ports, by the device's own names.
 	Kind  string   `json:"kind,omitempty"`
 	Agent string   `json:"agent,omitempty"`
 	Ports []string `json:"ports,omitempty"`

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/internal/lack"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/topology"
 )
 
@@ -98,6 +99,14 @@ func (f *Family) Path(name string) (string, error) {
 	return "", lack.New(f.Name+" is not installed", ": ", "apt install "+f.Package)
 }
 
+// Missing lists the daemons of routing protocols that are not installed.
+func (f *Family) Missing() []string {
+	return lists.Filter(f.daemonsOf(protocols), func(name string) bool {
+		_, err := f.Path(name)
+		return err != nil
+	})
+}
+
 // ClientPath returns where the client is.
 func (f *Family) ClientPath() (string, error) {
 	path, err := exec.LookPath(f.Client)
@@ -144,7 +153,7 @@ func Lacks(t *topology.Topology) error {
 		*Family
 		name string
 	}
-	installed, asked := map[*Family]error{}, map[program]bool{}
+	installed, lacking := map[*Family]error{}, map[program]bool{}
 	var errs []error
 	for _, n := range t.Nodes {
 		f := Of(n.Datapath)
@@ -159,13 +168,19 @@ func Lacks(t *topology.Topology) error {
 			continue
 		}
 		for _, name := range f.Names(n) {
-			if asked[program{f, name}] {
-				continue
+			lacks, known := lacking[program{f, name}]
+			if !known {
+				_, err := f.Path(name)
+				lacks = err != nil
+				lacking[program{f, name}] = lacks
 			}
-			asked[program{f, name}] = true
-			if _, err := f.Path(name); err != nil {
+			switch {
+			case lacks && n.OwnRouting() != "":
 				errs = append(errs, fmt.Errorf("router %s: its configuration needs %s, which %s does not have on this machine",
 					n.Name, name, f.Name))
+			case lacks:
+				errs = append(errs, lack.New(fmt.Sprintf("router %s needs %s, which is not installed", n.Name, name),
+					": ", "apt install "+f.Package))
 			}
 		}
 	}

@@ -136,7 +136,11 @@ func examine() []finding {
 	for _, family := range routerd.All() {
 		f := finding{What: family.Name, Cure: "apt install " + family.Package,
 			Says: "missing: datapath " + strings.ToLower(family.Name) + " needs it"}
-		if err := family.Installed(); err == nil {
+		switch missing := family.Missing(); {
+		case family.Installed() != nil:
+		case len(missing) > 0:
+			f.Says = "without " + strings.Join(missing, ", ")
+		default:
 			f.OK, f.Says = true, "yes"
 		}
 		out = append(out, f)

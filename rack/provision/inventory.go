@@ -16,9 +16,6 @@ import (
 // vars are variables of Ansible.
 type vars = map[string]any
 
-// unmanaged is the group of devices that playbooks leave alone.
-const unmanaged = "unmanaged"
-
 // notInGroups matches characters that are not allowed in names of Ansible's groups.
 var notInGroups = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
@@ -29,7 +26,7 @@ const fromMemory = "{{ (lookup('ansible.builtin.file', '/proc/self/fd/3') | from
 // inventory returns the Ansible inventory of a rack. The collection's own inventory plugin derives
 // the same from the same file, for users who run the collection without Trivet.
 func (r *Run) inventory() ([]byte, error) {
-	groups := map[string]vars{"gateway": {}, "devices": {}, unmanaged: {}}
+	groups := map[string]vars{"gateway": {}, "devices": {}, site.LabelUnmanaged: {}}
 	put := func(name string, labels []string, v vars) {
 		for _, g := range labels {
 			g = notInGroups.ReplaceAllString(g, "_")
@@ -56,7 +53,7 @@ func (r *Run) inventory() ([]byte, error) {
 		}
 		groups := append([]string{"devices"}, m.Labels...)
 		if m.Unmanaged() {
-			groups = append(groups, unmanaged)
+			groups = append(groups, site.LabelUnmanaged)
 		}
 		if m.Configured() {
 			groups = append(groups, m.Kind)

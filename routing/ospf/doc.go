@@ -42,5 +42,4 @@
 // Networks without multicast (NBMA, point-to-multipoint) and their state Attempt, routing by type
 // of service, demand circuits (RFC 1793), NSSA (RFC 3101), OSPFv3. Neighbours with these
 // capabilities are accepted, but the capabilities are not offered.
-// capabilities are understood; they are not offered.
 package ospf

@@ -31,7 +31,7 @@ type Kind interface {
 
 // A Plan is what a device is to become, or is. It is written to disk, by encoding/json, before
 // anything is done by it, and holds all that is needed to undo it. What takes a login is called for
-// several devices at once, and errors name the device.
+// several devices at once, and errors name the device, but for those of Beat.
 type Plan interface {
 	Facts() Facts
 

@@ -2,6 +2,7 @@ package openwrt
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"trivet.dev/trivet/site"
@@ -35,6 +36,9 @@ func (kind) Read(data []byte) (configured.Plan, error) {
 	var p Plan
 	if err := json.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("what an OpenWrt device is: %w", err)
+	}
+	if p.ID == "" {
+		return nil, errors.New("what an OpenWrt device is: the record does not say of which lab it is a switch")
 	}
 	return p, nil
 }

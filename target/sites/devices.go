@@ -49,13 +49,18 @@ type deviceRecord struct {
 
 func newDevices(list *site.List) (out []*device, err error) {
 	for _, m := range list.Devices() {
-		kind, err := configured.Of(m)
+		d, err := newDevice(m)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, &device{machine: m, kind: kind})
+		out = append(out, d)
 	}
 	return out, nil
+}
+
+func newDevice(m *site.Machine) (*device, error) {
+	kind, err := configured.Of(m)
+	return &device{machine: m, kind: kind}, err
 }
 
 // is says what the device is; nil: no switch of this lab.
@@ -591,14 +596,14 @@ func (l *Lab) keep(ctx context.Context, d *device, begun func()) error {
 
 // removeDevices restores the devices of a lab.
 func removeDevices(ctx context.Context, list *site.List, was record, user *site.User, lost func(string)) error {
-	devices, err := newDevices(list)
-	if err != nil {
-		return err
-	}
-	return parallel.All(devices, func(d *device) error {
-		r, ok := was.Devices[d.machine.Name]
+	return parallel.All(list.Devices(), func(m *site.Machine) error {
+		r, ok := was.Devices[m.Name]
 		if !ok {
 			return nil
+		}
+		d, err := newDevice(m)
+		if err != nil {
+			return err
 		}
 		plan, err := d.read(r)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"trivet.dev/trivet/bench/experiment"
 	"trivet.dev/trivet/bench/probe/packets"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 )
 
 func init() {
@@ -65,13 +66,17 @@ func convergence(ctx context.Context, b *bed) (o experiment.Measured, err error)
 	return o, err
 }
 
-// outages are the longest one that began after each event and before the next; without events the
-// longest of all. Then all of more than one packet.
+// outages are the longest one that may have begun after each event and before the next; without
+// events the longest of all. Then all of more than one packet.
 func (x *exchange) outages(schedule []experiment.Event, all []packets.Outage) (out []result.Measurement) {
-	for i, window := range x.windows(schedule) {
+	windows := x.windows(schedule)
+	first := lists.Map(all, func(o packets.Outage) int { // window in which it may have begun; -1: in none
+		return slices.IndexFunc(windows, func(w [2]int64) bool { return o.Latest >= w[0] && o.At < w[1] })
+	})
+	for i, window := range windows {
 		longest := packets.Outage{At: window[0]}
-		for _, o := range all {
-			if o.At >= window[0] && o.At < window[1] && o.Seconds > longest.Seconds {
+		for k, o := range all {
+			if first[k] == i && o.Seconds > longest.Seconds {
 				longest = o
 			}
 		}

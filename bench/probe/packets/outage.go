@@ -4,7 +4,8 @@ import "time"
 
 // Outage is packets of a stream, one after the other, none of which came.
 type Outage struct {
-	At      int64   // when the first of them was sent, nanoseconds since 1970
+	At      int64   // when the first of them was sent, at the earliest, nanoseconds since 1970
+	Latest  int64   // the same, at the latest: later than At where the sender did not keep to its rate
 	Lost    int     // how many
 	Seconds float64 // from the sending of the first to that of the first that came again; ± an interval
 	Open    bool    // none came again: it lasted at least so long
@@ -31,6 +32,7 @@ func Outages(r *Record, s *Sent, interval time.Duration) (out []Outage) {
 		if o.Open = i == n; !o.Open {
 			end = r.Sent[i]
 		}
+		o.Latest = max(o.At, end-int64(o.Lost)*step)
 		o.Seconds = max(0, float64(end-o.At)/1e9)
 		out = append(out, o)
 	}

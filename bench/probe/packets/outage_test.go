@@ -37,10 +37,21 @@ func TestOutages(t *testing.T) {
 			if !near(got[i].Seconds, test.want[i].Seconds) {
 				t.Errorf("%s: %v s, not %v", test.name, got[i].Seconds, test.want[i].Seconds)
 			}
-			got[i].Seconds = test.want[i].Seconds
+			got[i].Seconds, test.want[i].Latest = test.want[i].Seconds, test.want[i].At
 			if got[i] != test.want[i] {
 				t.Errorf("%s: %+v, not %+v", test.name, got[i], test.want[i])
 			}
 		}
+	}
+}
+
+// TestOutageOfStalledSender proves that an outage during which the sender gave packets up may have
+// begun as late as the packets that were sent allow.
+func TestOutageOfStalledSender(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	r := &Record{Sent: []int64{1 * ms, 2 * ms, 0, 0, 0, 50 * ms, 51 * ms}}
+	got := Outages(r, &Sent{Sent: 7, Began: 1 * ms, Seconds: 0.051}, time.Millisecond)
+	if len(got) != 1 || got[0].At != 3*ms || got[0].Latest != 47*ms || got[0].Lost != 3 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -74,7 +74,7 @@ links: ["s1 -- h1", "s1 -- c1", "s1 -- v1"]
 
 	m.ok("apply", lab("", `"1701:53/udp"`))
 	check("moved", "1701", "c1")
-	m.exec("c1", "kill 1")
+	m.run("exec", "-n", "c1", "--", "sh", "-c", "kill 1") // which ends with the container, and may be killed with it
 	m.ok("apply", file)
 	check("anew", "1701", "c1")
 	for _, port := range []string{"1702", "9"} {

@@ -130,6 +130,20 @@ func TestTrial(t *testing.T) {
 	}
 }
 
+// TestFound proves that a rate is the network's capacity only where the network refused the one
+// above: where senders were the limit, or nothing above was tried, no metric says that it is more
+// than a lower bound.
+func TestFound(t *testing.T) {
+	for above, want := range map[outcome]string{
+		isLost: "capacity", isUntried: "capacity_at_least", isCarried: "capacity_at_least",
+	} {
+		m := found(above, trial{SentRate: 1000})
+		if m.Metric != want || m.Unit != "packets/s" || len(m.Values) != 1 || m.Values[0] != 1000 {
+			t.Errorf("%s above: %+v", above, m)
+		}
+	}
+}
+
 // TestBest proves that of the trials that were carried that one counts which really sent most, not
 // the one that was asked for most.
 func TestBest(t *testing.T) {
@@ -165,10 +179,11 @@ probes:
 		declared(t, probes[name], o)
 		v := valuesOf(o)
 		t.Logf("%s: %v %s %s", name, v, reasonsOf(o.Reasons), o.Details)
-		if v["capacity"][0] > 1.1*carries {
-			t.Errorf("%s: a link that carries %v packets/s is said to carry %v", name, carries, v["capacity"][0])
+		carried := append(v["capacity"], v["capacity_at_least"]...)
+		if len(carried) != 1 || carried[0] > 1.1*carries {
+			t.Errorf("%s: a link that carries %v packets/s is said to carry %v", name, carries, carried)
 		}
-		if len(o.Reasons) > 0 {
+		if len(o.Reasons) > 0 || v["capacity"] == nil {
 			t.Logf("%s: the machine could not send as much", name)
 			continue
 		}

@@ -118,10 +118,11 @@ func fitsSenders(t *topology.Topology, o experiment.Options) error {
 	return nil
 }
 
-// searching is how long a search takes if nothing is tried twice.
+// searching is how long a search takes if half of the rates on its way are not carried, and so tried
+// twice.
 func searching(o experiment.Options, _ experiment.Lab) time.Duration {
 	halvings := math.Log2(math.Log(o.Float("most")/o.Float("least")) / math.Log(1+o.Share("within")))
-	trials := max(0, math.Ceil(halvings)) + 3 // one end, and loss below and above
+	trials := 1.5*max(0, math.Ceil(halvings)) + 3 // one end, and loss below and above
 	return time.Duration(trials * float64(o.Time("time")+1200*time.Millisecond))
 }
 

@@ -239,7 +239,7 @@ func TestCapacityOptions(t *testing.T) {
 		}
 	}
 	o := experiment.Options{"least": "1000", "most": "1000000", "within": "5%", "time": "1s"}
-	if got := searching(o, experiment.Lab{}); math.Abs(got.Seconds()-11*2.2) > 0.01 {
-		t.Errorf("8 halvings, an end, and two trials more take %s", got.Round(time.Millisecond))
+	if got := searching(o, experiment.Lab{}); math.Abs(got.Seconds()-15*2.2) > 0.01 {
+		t.Errorf("8 halvings, of which 4 twice, an end, and two trials more take %s", got.Round(time.Millisecond))
 	}
 }

@@ -131,11 +131,11 @@ bench: bootstrap ## measure Trivet, beside Mininet where both can do it: docs/pe
 	@$(GO) test $(AS_ROOT) -count 1 -timeout 180m -v ./test/bench -pairs $(PAIRS)
 	@RESULTS=results/bench scripts/papers experiments/own
 
-papers: bootstrap ## every table and figure of the papers again, and one report: results/ (8 hours, an hour more with Floodlight, or BUDGET=90m); TARGET=rack: papers 1, 4 and 5 on a rack of virtual machines
+papers: bootstrap ## every table and figure of the papers again, and one report: results/ (10 h with all that can be installed, or BUDGET=90m); TARGET=rack: papers 1, 4 and 5 on a rack of virtual machines
 	@$(MAKE) --no-print-directory build
 	@$(if $(filter-out local rack,$(TARGET)),echo "TARGET is local or rack, not $(TARGET)" >&2; exit 2;) scripts/papers$(if $(filter rack,$(TARGET)),-on-rack) $(if $(BUDGET),--budget $(BUDGET))
 
-papers-quick: bootstrap ## all experiments in 12 minutes: few levels, one repetition
+papers-quick: bootstrap ## all experiments in 21 min: few levels, one repetition
 	@$(MAKE) --no-print-directory build
 	@scripts/papers --quick experiments
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -77,8 +78,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// checkReport makes sure that a report speaks of levels that there are. A number without its cell
-// would just be left out.
+// checkReport makes sure that a report speaks of levels that there are, and that its statements are
+// told apart by their texts. A number without its cell would just be left out.
 func checkReport(t *testing.T, e *experiment.Experiment, d *definition.Definition, own bool) {
 	known := map[string][]string{"probe": nil, "family": nil, "protocol": nil, "hop": nil, "address": nil, "at": nil, "number": nil, "quantile": nil} // all but the first are labels of measurements
 	p, _ := e.Plan()
@@ -137,10 +138,65 @@ func checkReport(t *testing.T, e *experiment.Experiment, d *definition.Definitio
 	for _, n := range d.Paper.Numbers {
 		source(fmt.Sprintf("number %g", n.Value), n.Source)
 	}
+	stated := map[string]bool{}
 	for _, x := range d.Paper.Trends {
+		if stated[x.Text] {
+			t.Errorf("trend %s: is there twice", x.Text)
+		}
+		stated[x.Text] = true
 		source("trend "+x.Text, x.Source, x.Than)
 		dimension("trend "+x.Text, x.Along)
 	}
+}
+
+// TestTimes proves that README.md and the Makefile say how long experiments take by their own
+// estimates, with all that can be installed: each, in full and quick, and all together.
+func TestTimes(t *testing.T) {
+	read := func(name string) string {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	index, makefile := read("README.md"), read("../Makefile")
+	var papers, quick time.Duration
+	for _, file := range files(t) {
+		e, _ := experiment.ReadFile(file, drive.Vocabulary())
+		full, problems := e.Plan()
+		least, more := e.Quick().Plan()
+		if err := append(problems, more...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		line := regexp.MustCompile(`\n.*\(` + regexp.QuoteMeta(filepath.ToSlash(file)) + `\) \|.*\|`).FindString(index)
+		times := fmt.Sprintf(" | %s | %d s |", took(full.Estimate), int(math.Round(least.Estimate.Seconds())))
+		if !strings.HasSuffix(line, times) {
+			t.Errorf("README.md, %s: it takes%s", file, times)
+		}
+		if strings.ContainsAny(file[:1], "123456789") {
+			papers += full.Estimate
+		}
+		quick += least.Estimate
+	}
+	hours, minutes := took(papers), took(quick)
+	for what, found := range map[string]bool{
+		"README.md, make papers: " + hours:         strings.Contains(index, "# all of the papers: "+hours+","),
+		"README.md, make papers-quick: " + minutes: strings.Contains(index, "few levels, once: "+minutes+"\n"),
+		"Makefile, papers: " + hours:               strings.Contains(makefile, "results/ ("+hours+" with"),
+		"Makefile, papers-quick: " + minutes:       strings.Contains(makefile, "all experiments in "+minutes+":"),
+	} {
+		if !found {
+			t.Error(what)
+		}
+	}
+}
+
+// took is a time as README.md has it.
+func took(d time.Duration) string {
+	if d >= 100*time.Minute {
+		return fmt.Sprintf("%.0f h", d.Hours())
+	}
+	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
 // README.md has a line for each experiment.

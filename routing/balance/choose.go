@@ -33,7 +33,9 @@ func Choose(n *Network, demands []Demand, o Options, own bool) (out []Move) {
 	if !own {
 		for _, e := range list {
 			for _, l := range e.path {
-				s.used[l] = max(0, s.used[l]-min(e.rate, s.flows[e.demand].own[l]))
+				rate := min(e.rate, s.flows[e.demand].own[l])
+				s.flows[e.demand].own[l] -= rate // which several share, where it is less than they send
+				s.used[l] = max(0, s.used[l]-rate)
 			}
 		}
 	}

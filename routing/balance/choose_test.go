@@ -152,6 +152,23 @@ func TestOnceJoins(t *testing.T) {
 	}
 }
 
+// Proves that of a full link, where a demand of several routers gets less through than they send,
+// not more than that is taken for its own: what another demand sends there counts.
+func TestOnceLeavesOthers(t *testing.T) {
+	n := square(gbit)
+	n.Links[0].Used = 0.5 * gbit // from 0 to 1
+	n.Links[2].Used = 0.8 * gbit // from 1 to 2: half of it is the other demand's
+	n.Links[7].Used = 0.2 * gbit // from 0 to 3
+	d, other := to2(0.5*gbit), to2(0)
+	d.Rate[1] = gbit // half of it from 0
+	other.Rate[1], other.Kept = gbit, []bool{false, true, false, false}
+	for _, m := range Choose(n, []Demand{d, other}, byBandwidth(), false) {
+		if m.From == 0 && !slices.Equal(m.Path, []int32{7, 5}) {
+			t.Errorf("from 0, beside what another demand sends: %+v", m)
+		}
+	}
+}
+
 // byBandwidth are options that weigh bandwidth alone.
 func byBandwidth() Options {
 	o := Defaults()

@@ -55,10 +55,17 @@ func (a *Balancer[K]) keep(r *reading[K], k K, path []int32) (moves bool) {
 	return moves
 }
 
-// void ends choices whose path has lost a link: what goes there is chosen for anew. mu must be
+// void ends choices whose path has lost a link: what goes there is chosen for anew. Where no link
+// is known, or a datapath of the path cannot be asked, it is not known whether it has. mu must be
 // held.
 func (a *Balancer[K]) void(r *reading[K]) {
+	if len(r.edges) == 0 {
+		return
+	}
 	for k, c := range a.chosen {
+		if a.isUnheard(r, c.ways) {
+			continue
+		}
 		for _, e := range c.ways {
 			if _, there := r.edges[e]; !there {
 				delete(a.chosen, k)

@@ -90,7 +90,7 @@ func TestChoose(t *testing.T) {
 // Proves of a path that is chosen once that it stays when the shortest one is idle; that one to a
 // destination to which nothing has been sent for three periods is given up, and chosen anew by what
 // links carry then; and that so is one of whose links one is gone, or which is chosen by another
-// rule.
+// rule; but not one of which it is not known whether its links are there.
 func TestChosenOnceEnds(t *testing.T) {
 	begin := func() (*field, *Balancer[string]) {
 		f := newField()
@@ -130,6 +130,19 @@ func TestChosenOnceEnds(t *testing.T) {
 	delete(r.edges, edge(4, 3))
 	if a.void(r); len(a.chosen) != 1 {
 		t.Errorf("a link of y's path is gone, and these are chosen for: %v", a.chosen)
+	}
+
+	f, a = begin()
+	r = f.carrying(a, nil)
+	clear(r.edges)
+	if a.void(r); len(a.chosen) != 2 {
+		t.Errorf("no link is known, and these are chosen for: %v", a.chosen)
+	}
+	r = f.carrying(a, nil)
+	delete(r.edges, edge(4, 3))
+	r.unheard[4] = true
+	if a.void(r); len(a.chosen) != 2 {
+		t.Errorf("a datapath of y's path is not heard, and these are chosen for: %v", a.chosen)
 	}
 
 	_, a = begin()

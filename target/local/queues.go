@@ -209,7 +209,7 @@ func readQueues() (out kernelQueues, err error) {
 		return out, err
 	}
 	defer h.Close()
-	links, err := h.LinkList()
+	links, err := dumped(h.LinkList)
 	if err != nil {
 		return out, err
 	}
@@ -218,13 +218,24 @@ func readQueues() (out kernelQueues, err error) {
 		a := dev.Attrs()
 		names[a.Index], out.devices[a.Name] = a.Name, a.Statistics
 	}
-	all, err := h.QdiscList(nil)
+	all, err := dumped(func() ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
 	if err != nil {
 		return out, err
 	}
 	for device, list := range byDevice(all) {
 		if q := queueOf(list); q != nil {
 			out.queues[names[device]] = q
+		}
+	}
+	return out, nil
+}
+
+// dumped returns a list of the kernel's, which may change while it is read. If it goes on changing
+// it is taken as it is: what has come or gone meanwhile may be missing.
+func dumped[T any](list func() ([]T, error)) (out []T, err error) {
+	for range 10 {
+		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return out, err
 		}
 	}
 	return out, nil

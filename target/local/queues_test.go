@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/lab"
 )
@@ -38,6 +39,29 @@ func TestQueueOf(t *testing.T) {
 			}
 		case q == nil || q.Kind != c.kind || q.Packets != 7 || q.Bytes != 700 || q.Dropped != 3 || (q.Full != nil) != c.told || c.told && (*q.Full != 3 || *q.Lost != 0):
 			t.Errorf("%s: %+v", name, q)
+		}
+	}
+}
+
+// TestDumped proves that a list which the kernel has changed meanwhile is read again, and in the end
+// taken as it is, and that other errors are errors.
+func TestDumped(t *testing.T) {
+	for name, c := range map[string]struct {
+		interrupted int // so many times
+		then, want  error
+	}{
+		"at once": {0, nil, nil}, "the third time": {2, nil, nil}, "never": {1 << 30, nil, nil},
+		"an error": {2, unix.EPERM, unix.EPERM},
+	} {
+		read := 0
+		out, err := dumped(func() ([]int, error) {
+			if read++; read <= c.interrupted {
+				return []int{read}, netlink.ErrDumpInterrupted
+			}
+			return []int{read}, c.then
+		})
+		if err != c.want || len(out) != 1 || out[0] != read || read != min(c.interrupted+1, 10) {
+			t.Errorf("%s: %v, %v, read %d times", name, out, err, read)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/openflow"
 	"trivet.dev/trivet/topology"
 )
@@ -46,6 +47,10 @@ func (f *fabric) Carried(context.Context) (map[*topology.Link][2]datapath.Carrie
 	if s == nil {
 		return nil, nil
 	}
+	links := f.virtual()
+	if len(links) == 0 {
+		return nil, nil
+	}
 	ports := map[portID]openflow.PortStats{}
 	for name, a := range s.agents {
 		all, err := a.Switch().Multipart(openflow.PortStatsRequest{Port: openflow.PortAny}, s.Now())
@@ -58,18 +63,24 @@ func (f *fabric) Carried(context.Context) (map[*topology.Link][2]datapath.Carrie
 		}
 	}
 	out := map[*topology.Link][2]datapath.Carried{}
-	for _, link := range f.site.Topology().Links {
-		if f.site.Wire(link) != Virtual {
-			continue
-		}
+	for _, link := range links {
 		var both [2]datapath.Carried
+		known := true
 		for i, e := range link.Ends {
-			own := ports[portID{e.Node, f.site.Node(e.Node).OpenFlowPort(e)}]
+			own, has := ports[portID{e.Node, f.site.Node(e.Node).OpenFlowPort(e)}]
+			known = known && has
 			both[i].Dropped += own.TxDropped
 			both[1-i] = datapath.Carried{Packets: own.RxPackets, Bytes: own.RxBytes,
 				Dropped: both[1-i].Dropped + own.RxDropped}
 		}
-		out[link] = both
+		if known {
+			out[link] = both
+		}
 	}
 	return out, nil
+}
+
+// virtual lists the links without devices.
+func (f *fabric) virtual() []*topology.Link {
+	return lists.Filter(f.site.Topology().Links, func(l *topology.Link) bool { return f.site.Wire(l) == Virtual })
 }

@@ -530,7 +530,7 @@ func (l *Lab) Ends() ([][2]lab.End, error) {
 // as reported by the site of the sending node. The other sites are asked at the same time.
 func (l *Lab) Traffic(ctx context.Context) ([][2]lab.LinkDirection, error) {
 	t := l.Topology()
-	out := make([][2]lab.LinkDirection, len(t.Links))
+	nodes, out := t.NodesByName(), make([][2]lab.LinkDirection, len(t.Links))
 	for i, link := range t.Links {
 		for e := range link.Ends {
 			out[i][e] = lab.LinkDirection{From: lab.PlaceOf(link.Ends[e]), To: lab.PlaceOf(link.Ends[1-e])}
@@ -542,7 +542,7 @@ func (l *Lab) Traffic(ctx context.Context) ([][2]lab.LinkDirection, error) {
 	put := func(site string, direction func(i, e int) lab.LinkDirection) {
 		for i, where := range indexesAt(t, site) {
 			for e, is := range t.Links[where].Ends {
-				if n := t.Node(is.Node); n != nil && n.Sited() == site {
+				if n := nodes[is.Node]; n != nil && n.Sited() == site {
 					d := direction(i, e)
 					d.From, d.To = out[where][e].From, out[where][e].To
 					out[where][e] = d

@@ -58,6 +58,7 @@ type daemon struct {
 	changing sync.Mutex  // one change of the lab at a time
 	half     error       // why a change could not be undone; guarded by changing
 	looked   TrafficLook // as somebody has seen it last; guarded by changing
+	lookEnd  time.Time   // when that look ended; guarded by changing
 	progress *progressLog
 	ctx      context.Context // ends when the lab is to go down
 	cancel   context.CancelFunc

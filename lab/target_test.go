@@ -28,6 +28,7 @@ type elsewhere struct {
 	removed int
 
 	while map[string]func() // what happens while it does something
+	hangs bool              // a look at what links carry does not end by itself
 	dead  []string
 
 	mu      sync.Mutex // start commands run all at once

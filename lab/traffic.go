@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/topology"
 )
 
@@ -30,7 +31,7 @@ type TrafficLook struct {
 // LinkTraffic is what a link carries, what waits before it, and what was dropped there.
 type LinkTraffic struct {
 	Link       string           `json:"link"`
-	Wire       datapath.Wire    `json:"wire"`
+	Wire       datapath.Wire    `json:"wire,omitempty" doc:"None of a link that only a controller knows"`
 	Directions [2]LinkDirection `json:"directions" doc:"What the first end sends, and what the second does"`
 }
 
@@ -60,6 +61,7 @@ func registerTraffic(api huma.API, d *daemon) {
 		}
 		select {
 		case <-time.After(over):
+		case <-d.ctx.Done(): // which the look says
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -93,9 +95,6 @@ func (d *daemon) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	encode := streamJSON(w)
 	for before := (TrafficLook{}); ; {
 		t, err := d.traffic(r.Context(), min(every/2, time.Second/2))
-		if d.ctx.Err() != nil {
-			err = errors.New("the lab goes down")
-		}
 		if err != nil {
 			_ = encode(TrafficLook{Time: time.Now(), Links: []LinkTraffic{}, Error: err.Error()})
 			return
@@ -117,19 +116,32 @@ func (d *daemon) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// traffic looks at the links, unless somebody has not longer ago than that.
-func (d *daemon) traffic(ctx context.Context, age time.Duration) (t TrafficLook, err error) {
+// traffic looks at the links, unless a look has ended not longer ago than that. What does not
+// answer in time is a Problem, so that changes of the lab need not wait for it. If the lab goes
+// down, the error says that, without waiting until it is down.
+func (d *daemon) traffic(client context.Context, age time.Duration) (t TrafficLook, err error) {
+	if d.ctx.Err() != nil {
+		return t, errGoing
+	}
+	defer func() {
+		if d.ctx.Err() != nil {
+			err = errGoing
+		}
+	}()
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	if err := d.isUp(); err != nil {
 		return t, err
 	}
-	if time.Since(d.looked.Time) < age {
+	if time.Since(d.lookEnd) < age {
 		return d.looked, nil
 	}
+	ctx, cancel := patience.Query.Context(client)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
 	t.Time = time.Now()
 	directions, err := d.target().Traffic(ctx)
-	if err != nil {
+	if err := cmp.Or(client.Err(), err); err != nil { // what was not asked to its end is not for others
 		return t, err
 	}
 	now := d.target().Topology()
@@ -141,7 +153,7 @@ func (d *daemon) traffic(ctx context.Context, age time.Duration) (t TrafficLook,
 		}
 		t.Links[i] = LinkTraffic{l.Name(), wires[i], directions[i]}
 	}
-	d.looked = t
+	d.looked, d.lookEnd = t, time.Now()
 	return t, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/measure/counters"
 )
 
@@ -70,17 +72,107 @@ func TestTrafficSince(t *testing.T) {
 	}
 }
 
-func (e *elsewhere) Traffic(context.Context) ([][2]LinkDirection, error) {
+func (e *elsewhere) Traffic(ctx context.Context) ([][2]LinkDirection, error) {
 	if err := e.do("look"); err != nil {
 		return nil, err
+	}
+	problem := ""
+	if e.hangs {
+		<-ctx.Done()
+		problem = ctx.Err().Error()
 	}
 	out := make([][2]LinkDirection, len(e.now.Links))
 	for i, l := range e.now.Links {
 		for end := range l.Ends {
-			out[i][end] = LinkDirection{From: PlaceOf(l.Ends[end]), To: PlaceOf(l.Ends[1-end]), Sent: &counters.Traffic{}}
+			out[i][end] = LinkDirection{From: PlaceOf(l.Ends[end]), To: PlaceOf(l.Ends[1-end]), Sent: &counters.Traffic{}, Problem: problem}
 		}
 	}
 	return out, nil
+}
+
+// TestTrafficShared proves that a look that takes longer than a look may be old is shared by who
+// comes when it ends.
+func TestTrafficShared(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.changing.Lock()
+	d.up()
+	const age = time.Second
+	e.while = map[string]func(){"look": func() { time.Sleep(age + age/10) }}
+	first, err := d.traffic(t.Context(), age)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := time.Now()
+	second, err := d.traffic(t.Context(), age)
+	if err != nil || !second.Time.Equal(first.Time) && time.Since(ended) < age {
+		t.Errorf("looks at %v and %v, %v", first.Time, second.Time, err)
+	}
+}
+
+// TestTrafficHangs proves that a look ends when the time for an answer is over, with what hangs as a
+// problem; that it ends at once when who asked is gone, which is no look for others, and when the
+// lab goes down.
+func TestTrafficHangs(t *testing.T) {
+	d, e := daemonElsewhere(t, "minimal")
+	d.changing.Lock()
+	d.up()
+	e.hangs = true
+	undo := patience.Query.Be(50 * time.Millisecond)
+	look, err := d.traffic(t.Context(), 0)
+	undo()
+	if err != nil || look.Links[0].Directions[0].Problem == "" {
+		t.Errorf("%+v, %v", look, err)
+	}
+	defer patience.Query.Be(time.Hour)()
+	gone, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer leave()
+	if _, err := d.traffic(gone, 0); !errors.Is(err, gone.Err()) {
+		t.Errorf("who asked is gone: %v", err)
+	}
+	if !d.looked.Time.Equal(look.Time) {
+		t.Errorf("others are given the look at %v of one who is gone", d.looked.Time)
+	}
+	time.AfterFunc(50*time.Millisecond, d.cancel)
+	if _, err := d.traffic(t.Context(), 0); !errors.Is(err, errGoing) {
+		t.Errorf("the lab goes down: %v", err)
+	}
+}
+
+// TestTrafficDown proves that who follows the traffic, or waits to look a second time, hears that
+// the lab goes down as soon as it begins to, not when it is down.
+func TestTrafficDown(t *testing.T) {
+	d, _ := daemonElsewhere(t, "minimal")
+	d.changing.Lock()
+	d.up()
+	server := httptest.NewServer(d.handler())
+	defer server.Close()
+	said := make(chan string, 2)
+	read := func(path string) {
+		resp, err := http.Get(server.URL + path)
+		if err != nil {
+			said <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		said <- string(text)
+	}
+	go read(followTrafficPath + "?every=1h")
+	go read("/v1/traffic?over=1h")
+	time.Sleep(100 * time.Millisecond) // by then both have looked once; if not, they hear it all the same
+	d.changing.Lock()                  // as down does until all is gone
+	defer d.changing.Unlock()
+	d.cancel()
+	for range 2 {
+		select {
+		case text := <-said:
+			if !strings.Contains(text, errGoing.Error()) {
+				t.Errorf("it ends with %q", text)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("nothing is said while the lab goes down")
+		}
+	}
 }
 
 // TestTrafficLooks proves that nobody looks at a lab's links unless somebody asks; that those who

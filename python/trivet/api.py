@@ -744,7 +744,7 @@ class LinkRequest(TypedDict):
 class LinkTraffic(TypedDict):
     directions: Optional[List[LinkDirection]]  #: What the first end sends, and what the second does
     link: str
-    wire: str
+    wire: NotRequired[str]  #: None of a link that only a controller knows
 
 
 class LogText(TypedDict):

@@ -76,9 +76,11 @@ type top struct {
 	lab     *kernels // whose links are read, too; nil: a controller alone is watched
 }
 
-// measurements are what is shown. The period is that of the links' rates; 0: there are none yet.
+// measurements are what is shown. The time is that of the look at the lab's links, of a controller
+// alone that of its statistics. The period is that of the links' rates; 0: there are none yet.
 type measurements struct {
 	api.Statistics
+	Time   time.Time          `json:"time"`
 	Links  []lab.LinkTraffic  `json:"links"`
 	Models []lab.ModelledNode `json:"models,omitempty"`
 }
@@ -110,8 +112,9 @@ func (t *top) ask(ctx context.Context, now lab.TrafficLook) (m measurements, err
 			return m, err
 		}
 	}
+	m.Time = m.Statistics.Time
 	if m.Links = withMeasured(now.Links, m.Statistics.Links); t.lab != nil {
-		m.Period = now.Period
+		m.Time, m.Period = now.Time, now.Period
 		m.Models, err = t.lab.client.Models(ctx)
 	}
 	return m, err

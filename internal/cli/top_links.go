@@ -9,15 +9,26 @@ import (
 	"trivet.dev/trivet/lab"
 )
 
-// withMeasured are links of a lab and those that only its controller knows, the busiest first.
+// withMeasured are links of a lab and those that only its controller knows, the busiest first. A
+// direction that nobody counts in the lab has the rate that the controller has measured.
 func withMeasured(links []lab.LinkTraffic, measured []api.Link) []lab.LinkTraffic {
-	out, shown := append([]lab.LinkTraffic{}, links...), map[lab.Place]bool{}
-	for _, l := range links {
-		shown[l.Directions[0].From], shown[l.Directions[1].From] = true, true
+	out, shown := append([]lab.LinkTraffic{}, links...), map[lab.Place]*lab.LinkDirection{}
+	for i := range out {
+		for e := range out[i].Directions {
+			d := &out[i].Directions[e]
+			shown[d.From] = d
+		}
 	}
 	for _, l := range measured {
-		if t := measuredLink(l); !shown[t.Directions[0].From] && !shown[t.Directions[1].From] {
+		t := measuredLink(l)
+		there, back := shown[t.Directions[0].From], shown[t.Directions[1].From]
+		if there == nil && back == nil {
 			out = append(out, t)
+		}
+		for e, d := range []*lab.LinkDirection{there, back} {
+			if d != nil && d.Sent == nil && d.Rate == nil {
+				d.Rate, d.Share = t.Directions[e].Rate, t.Directions[e].Share
+			}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b lab.LinkTraffic) int {

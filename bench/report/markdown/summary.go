@@ -66,6 +66,9 @@ type Statement struct {
 func (p *page) summarize(note string, kept []Summary) error {
 	if i := slices.IndexFunc(kept, func(s Summary) bool { return s.Name == p.Name }); i >= 0 {
 		p.Listed = slices.Clone(kept[i].Listed)
+		if old := kept[i].Title; old != "" && old != p.Name && slices.ContainsFunc(p.Listed, p.stays) {
+			p.Title = old // one result's wording does not rename what is of others, too
+		}
 	}
 	p.Title = plain(p.Title)
 	for _, r := range p.Results {
@@ -101,6 +104,11 @@ func (p *page) summarize(note string, kept []Summary) error {
 		}
 	}
 	return nil
+}
+
+// stays reports whether a result of an existing page is none of those that are written now.
+func (p *page) stays(l Listed) bool {
+	return !slices.ContainsFunc(p.Results, func(r Result) bool { return r.Name == l.Name })
 }
 
 // shown is a result as its section shows it.
@@ -153,17 +161,20 @@ func Kept(dir string) (out []Summary, err error) {
 // anchor is what a section begins with, and its name.
 var anchor = regexp.MustCompile(`(?m)^<a id="([A-Za-z0-9_.-]+)"></a>$`)
 
-// sectionsOf are the sections of a page, by name.
+// sectionsOf are the sections of a page, by name. The list of the files is the last that has its
+// title: a result may have the same.
 func sectionsOf(page string) map[string]string {
 	out := map[string]string{}
-	page, _, _ = strings.Cut(page, "\n## The result files\n")
+	if files := strings.LastIndex(page, "\n## The result files\n"); files >= 0 {
+		page = page[:files]
+	}
 	begins := anchor.FindAllStringSubmatchIndex(page, -1)
 	for i, at := range begins {
 		end := len(page)
 		if i+1 < len(begins) {
 			end = begins[i+1][0] - 1 // the line before belongs to the next
 		}
-		out[page[at[2]:at[3]]] = page[at[0]-1 : end]
+		out[page[at[2]:at[3]]] = page[max(0, at[0]-1):end]
 	}
 	return out
 }

@@ -139,12 +139,12 @@ func cells(t report.Table) string {
 	return grid(columns, t.Heads, rows)
 }
 
-// outcome formats the outcome of a statement; certain ones stand out.
+// outcome formats the outcome of a statement, which may be from a file; certain ones stand out.
 func outcome(o report.Outcome) string {
 	if o == report.Holds || o == report.Fails {
 		return "**" + string(o) + "**"
 	}
-	return string(o)
+	return text(string(o))
 }
 
 // here is what the test of a statement says that is not decided by it.
@@ -152,7 +152,7 @@ func here(o report.Outcome) string {
 	if o == "" {
 		return ""
 	}
-	return " (the test: " + string(o) + ")"
+	return " (the test: " + text(string(o)) + ")"
 }
 
 func trends(p *report.Paper) string {

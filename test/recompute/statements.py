@@ -132,11 +132,12 @@ class Statement:
                 yield s["usage"]
 
     def on_device(self):
-        """Whether a sample of whom the statement is about was made at another machine, neither virtual nor with a model of one."""
-        env = self.result.header["environment"]
-        places = [env.get("place"), *(env.get("places") or {}).values()]
-        real = {name for p in places if p for name, r in (p.get("machines") or {}).items() if not r.get("virtualisation")}
-        return any(not u.get("models") and real & set(u.get("sites") or {}) for u in self.sampled(self.d.get("at") or {}))
+        """Whether a sample of whom the statement is about was made with a device as a node, and none that is a model of one."""
+        return any(u.get("devices") and not u.get("models") for u in self.sampled(self.d.get("at") or {}))
+
+    def by_model(self):
+        """Whether in any sample of either side nodes stood for devices, as a model."""
+        return any(u.get("models") for at in self.sides() for u in self.sampled(at))
 
     def sides(self):
         """The conditions of both sides; of one that is compared with nothing, or with a number, the only one twice."""

@@ -315,3 +315,22 @@ func TestNeeded(t *testing.T) {
 		t.Errorf("without any:\n%s", text)
 	}
 }
+
+// TestByModel proves that statements which were tested with models of devices are marked on their
+// page and in the index, which says of the outcomes how many they are.
+func TestByModel(t *testing.T) {
+	samples := reporttest.Samples()
+	for i := range samples {
+		if samples[i].Usage == nil {
+			samples[i].Usage = &environment.Usage{Looks: 1}
+		}
+		samples[i].Usage.Models = map[string]string{"s1": "28us a packet"}
+	}
+	files := write(t, "", Result{Report: report.Build("results/2-routing/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: samples})})
+	for name, want := range map[string]string{"README.md": "not measured: 1. Of these, 5 by a model, and not by the device: holds: 2; does not hold: 2; cannot tell: 1.",
+		"2-routing.md": "**holds**<sup>?</sup>, by a model |"} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s lacks %q:\n%s", name, want, files[name])
+		}
+	}
+}

@@ -155,6 +155,14 @@ func here(o report.Outcome) string {
 	return " (the test: " + text(string(o)) + ")"
 }
 
+// model marks what models of devices, and not these, gave.
+func model(is bool) string {
+	if is {
+		return ", " + report.ByModel
+	}
+	return ""
+}
+
 func trends(p *report.Paper) string {
 	var rows [][]string
 	for _, t := range p.Trends {
@@ -165,7 +173,7 @@ func trends(p *report.Paper) string {
 		if t.By != "" {
 			why += ". Would decide it: " + text(t.By)
 		}
-		rows = append(rows, []string{said, outcome(t.Outcome) + level(t.Level) + here(t.Here), why, text(t.Theirs)})
+		rows = append(rows, []string{said, outcome(t.Outcome) + level(t.Level) + model(t.Model) + here(t.Here), why, text(t.Theirs)})
 	}
 	return grid([]string{"Statement", "Here", "Our values", "Theirs"}, 4, rows)
 }

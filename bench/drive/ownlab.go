@@ -16,6 +16,7 @@ import (
 	"trivet.dev/trivet/lab"
 	"trivet.dev/trivet/measure/counters"
 	"trivet.dev/trivet/measure/environment"
+	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 )
 
@@ -88,9 +89,23 @@ func (l *ownLab) watch() environment.WatchOptions {
 		o.Models[n.Name] = n.Model.String() + "; source: " + n.Model.Source
 	}
 	if l.state.Sites != nil {
-		o.Elsewhere = l.watchSites
+		o.Elsewhere, o.Devices = l.watchSites, devices(l.state.Topology, l.state.Sites)
 	}
 	return o
+}
+
+// devices are the nodes of a placed topology that are devices which are only configured, with their
+// kinds.
+func devices(t *topology.Topology, list *site.List) (out map[string]string) {
+	for _, n := range t.Nodes {
+		if m := list.Machine(n.Sited()); m != nil && m.Configured() {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[n.Name] = m.Kind
+		}
+	}
+	return out
 }
 
 // accelerated says what emulates the processors of virtual machines of the lab's here.

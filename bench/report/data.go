@@ -222,17 +222,18 @@ func (d *data) interval(g *group, s stats.Summary, src definition.Source, y stri
 	return s.MeanInterval
 }
 
-// judging returns the interval by which a value is judged: that which is shown or, of a result that
-// was judged several times, one of the level of its last look. That is of a mean by t: few values
-// have no bootstrap of such a level. A median has none.
-func (d *data) judging(g *group, s stats.Summary, src definition.Source, y string) *stats.Interval {
-	if d.judge.design == nil {
+// judging returns the interval by which a value is judged, whose share of the error rate is share:
+// that which is shown or, where the share is not all of alpha, or the result was judged several
+// times, one of that level, or of its last look. That is of a mean by t: few values have no
+// bootstrap of such a level. A median has none.
+func (d *data) judging(g *group, s stats.Summary, src definition.Source, y string, share float64) *stats.Interval {
+	if d.judge.design == nil && share == alpha {
 		return d.interval(g, s, src, y)
 	}
 	if d.judge.broken {
 		return nil
 	}
-	sure := 1 - d.judge.of(alpha)
+	sure := 1 - d.judge.of(share)
 	if count, of := g.share(); s.Min == s.Max && of > 0 && g.certain() {
 		if i, err := stats.Wilson(count, of, sure); err == nil {
 			return &i

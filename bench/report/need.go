@@ -8,7 +8,6 @@ import (
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/internal/words"
-	"trivet.dev/trivet/measure/environment"
 )
 
 // NeedOf is the outcome of statements that lack what they need.
@@ -34,9 +33,33 @@ func (d *data) need(out *Trend, t definition.Trend) {
 	out.Why = why + ": " + out.Why
 	run := "trivet bench run " + Shell([]string{name(d.run.Header.Experiment.File)})
 	if t.Needs.What == definition.Device {
-		run += " --on rack.yaml"
+		if left, factor := d.leftOut(t); left != "" {
+			run += ", with target: sites and on: rack.yaml for the device's level of " + name(factor) +
+				" in the file, as --on leaves " + name(left) + " out"
+		} else {
+			run += " --on rack.yaml"
+		}
 	}
 	out.By = run + ", " + by
+}
+
+// leftOut is a level that a statement is about, or compares with, and that is left out where the
+// whole experiment is moved to other machines, with its factor; "": there is none.
+func (d *data) leftOut(t definition.Trend) (level, factor string) {
+	if d.definition == nil {
+		return "", ""
+	}
+	for _, factor := range slices.Sorted(maps.Keys(d.definition.Mininet)) {
+		for _, src := range []definition.Source{t.Source, otherSide(t)} {
+			of := src.Where.Get(factor)
+			for _, l := range d.definition.Mininet[factor] {
+				if of == nil || slices.Contains(of, l) {
+					return l, factor
+				}
+			}
+		}
+	}
+	return "", ""
 }
 
 // wants says what was not there of what a statement needs, and where that is; "": nothing.
@@ -75,26 +98,18 @@ func (d *data) emulated(t definition.Trend) (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// onDevice reports whether a sample of whom a statement is about was measured at a machine of its
-// own, that is not virtual, without a model of one.
+// onDevice reports whether in a sample of whom a statement is about a node was a device, and none a
+// model of one. Other machines of a lab are none: they run what this machine would.
 func (d *data) onDevice(t definition.Trend) bool {
-	e := d.run.Header.Environment
-	real := map[string]bool{}
-	for _, p := range append(slices.Collect(maps.Values(e.Places)), e.Place) {
-		if p == nil {
-			continue
-		}
-		for machine, r := range p.Machines {
-			real[machine] = r.Virtualisation == ""
-		}
-	}
-	return slices.ContainsFunc(d.samplesOf(t.Source), func(s *result.Sample) bool {
-		return len(s.Usage.Models) == 0 && anySite(s.Usage, func(site string) bool { return real[site] })
-	})
+	return slices.ContainsFunc(d.samplesOf(t.Source),
+		func(s *result.Sample) bool { return len(s.Usage.Devices) > 0 && len(s.Usage.Models) == 0 })
 }
 
-func anySite(u *environment.Usage, is func(string) bool) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(u.Sites)), is)
+// byModel reports whether nodes stood for devices, as a model, in samples that a statement is
+// tested with.
+func (d *data) byModel(t definition.Trend) bool {
+	modelled := func(s *result.Sample) bool { return len(s.Usage.Models) > 0 }
+	return slices.ContainsFunc(d.samplesOf(t.Source), modelled) || slices.ContainsFunc(d.samplesOf(otherSide(t)), modelled)
 }
 
 // samplesOf are the samples that were watched and have values of a source.

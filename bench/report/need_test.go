@@ -10,35 +10,42 @@ import (
 
 // TestNeeds proves that a statement about what was not there is neither shown nor refuted, with
 // what its test says and the command that would decide it; that it is judged where the result says
-// that it was there; that a statement without values needs it all the same; and that no model, and
-// no virtual machine, stands for a device.
+// that it was there; that a statement without values needs it all the same; and that no model, no
+// other device of the lab's rack, and no sample of the other side stands for a device.
 func TestNeeds(t *testing.T) {
-	rack := func(virtual string) *environment.Place {
-		return &environment.Place{Target: "sites", On: "rack.yaml",
-			Machines: map[string]environment.Record{"m1": {Virtualisation: virtual}}}
-	}
+	// As recorded over a rack whose hosts are Raspberry Pis: a device runs nothing that would be
+	// watched, so that it is no site.
+	rack := environment.Record{Place: &environment.Place{Target: "sites", On: "rack.yaml", Carrier: "vlan",
+		Machines: map[string]environment.Record{"pi1": {}, "pi2": {}}}}
+	wrt := map[string]string{"s1": "openwrt"}
 	for _, c := range []struct {
 		needs string
 		env   environment.Record
 		model bool // whom the statement is about was measured with one
-		want  report.Outcome
-		by    string
+		// What both sides were measured with, and what only the other was.
+		devices, others map[string]string
+		want            report.Outcome
+		by              string
 	}{
-		{"smt", environment.Record{CPU: environment.CPU{SMT: "notsupported"}}, false, "needs SMT", "at a machine whose cores have several threads"},
-		{"smt", environment.Record{CPU: environment.CPU{SMT: "off"}}, false, report.Fails, ""},
-		{"{processors: 4}", environment.Record{CPU: environment.CPU{Usable: 3}}, false, "needs 4 processors", "at a machine with 4 processors"},
-		{"{processors: 4}", environment.Record{CPU: environment.CPU{Usable: 4}}, false, report.Fails, ""},
-		{"device", environment.Record{}, false, "needs the device", "trivet bench run 'a b.yaml' --on rack.yaml, "},
-		{"device", environment.Record{Place: rack("kvm")}, false, "needs the device", "--on rack.yaml"},
-		{"device", environment.Record{Place: rack("")}, true, "needs the device", "--on rack.yaml"},
-		{"device", environment.Record{Place: rack("")}, false, report.Fails, ""},
-		{"device", environment.Record{Places: map[string]*environment.Place{"r": rack("")}}, false, report.Fails, ""},
+		{"smt", environment.Record{CPU: environment.CPU{SMT: "notsupported"}}, false, nil, nil, "needs SMT", "at a machine whose cores have several threads"},
+		{"smt", environment.Record{CPU: environment.CPU{SMT: "off"}}, false, nil, nil, report.Fails, ""},
+		{"{processors: 4}", environment.Record{CPU: environment.CPU{Usable: 3}}, false, nil, nil, "needs 4 processors", "at a machine with 4 processors"},
+		{"{processors: 4}", environment.Record{CPU: environment.CPU{Usable: 4}}, false, nil, nil, report.Fails, ""},
+		{"device", environment.Record{}, false, nil, nil, "needs the device", "trivet bench run 'a b.yaml' --on rack.yaml, "},
+		{"device", rack, false, nil, nil, "needs the device", "--on rack.yaml"},
+		{"device", rack, false, nil, wrt, "needs the device", "--on rack.yaml"},
+		{"device", rack, true, wrt, wrt, "needs the device", "--on rack.yaml"},
+		{"device", rack, false, wrt, wrt, report.Fails, ""},
+		{"device", rack, false, wrt, nil, report.Fails, ""},
 	} {
 		h, samples := hopsOf(8, map[string]func(float64) float64{"a": line(3, 1), "b": line(3, 40)})
 		for i := range samples {
-			samples[i].Usage = &environment.Usage{Looks: 1, Sites: map[string]environment.SiteUsage{"m1": {}}}
-			if c.model && samples[i].Factors["who"] == "b" {
-				samples[i].Usage.Models = map[string]string{"s1": "slow"}
+			samples[i].Usage = &environment.Usage{Looks: 1, Devices: c.others, Sites: map[string]environment.SiteUsage{"pi1": {}, "pi2": {}}}
+			if samples[i].Factors["who"] == "b" {
+				samples[i].Usage.Devices = c.devices
+				if c.model {
+					samples[i].Usage.Models = map[string]string{"s1": "slow"}
+				}
 			}
 		}
 		h.Environment, h.Experiment.File = c.env, "a b.yaml"
@@ -47,7 +54,7 @@ func TestNeeds(t *testing.T) {
 		r := build(t, h, samples)
 		got, none := r.Paper.Trends[0], r.Paper.Trends[1]
 		lacks := c.want.Needing()
-		if got.Outcome != c.want || (got.Here == report.Fails) != lacks || !strings.Contains(got.By, c.by) || (got.By != "") != lacks || lacks && !strings.Contains(got.Why, " times [") {
+		if got.Outcome != c.want || (got.Here == report.Fails) != lacks || !strings.Contains(got.By, c.by) || (got.By != "") != lacks || got.Model != c.model || none.Model || lacks && !strings.Contains(got.Why, " times [") {
 			t.Errorf("%+v: %+v", c, got)
 		}
 		// Of the second nothing was measured, so that there is no device for it either.
@@ -55,8 +62,31 @@ func TestNeeds(t *testing.T) {
 			t.Errorf("%+v: without values %+v", c, none)
 		}
 		var b strings.Builder
-		if err := r.WriteText(&b); err != nil || lacks && !strings.Contains(b.String(), "would decide it: trivet bench run") {
+		if err := r.WriteText(&b); err != nil || lacks && !strings.Contains(b.String(), "would decide it: trivet bench run") || strings.Contains(b.String(), " (by a model) ") != c.model {
 			t.Errorf("%+v: %v\n%s", c, err, b.String())
+		}
+	}
+}
+
+// TestNeedsBesideMininet proves that what would decide a statement about devices beside Mininet is
+// not --on, which leaves Mininet out, but a file that says where the devices are; whether labs say
+// their target by the level's name or by a key of it; and that of devices alone --on does.
+func TestNeedsBesideMininet(t *testing.T) {
+	const inFile = "trivet bench run 'a b.yaml', with target: sites and on: rack.yaml for the device's level of who in the file, as --on leaves a out, with the device in the list"
+	const on = "trivet bench run 'a b.yaml' --on rack.yaml, with the device in the list"
+	for _, c := range []struct{ lab, factors, trend, want string }{
+		{`{target: "${who.target}"}`, "{a: {target: mininet}, b: {target: local}}", "at: {who: b, hops: 10}, is: times, factor: 1, than: {who: a}", inFile},
+		{`{target: "${who.target}"}`, "{a: {target: mininet}, b: {target: local}}", "along: hops, is: rises", inFile},
+		{`{target: "${who.target}"}`, "{a: {target: mininet}, b: {target: local}}", "at: {who: b}, along: hops, is: rises", on},
+		{`{target: "${who.target}"}`, "{a: {target: local}, b: {target: local}}", "at: {who: b, hops: 10}, is: above, than: {who: a}", on},
+		{"{datapath: ovs}", "{a: {target: mininet}, b: {target: local}}", "at: {who: b, hops: 10}, is: above, than: {who: a}", on},
+		{`{target: "${who}"}`, "[mininet, local]", "at: {who: local, hops: 10}, is: above, than: {who: mininet}", strings.Replace(inFile, "leaves a", "leaves mininet", 1)},
+	} {
+		h, samples := hopsOf(8, map[string]func(float64) float64{"a": line(3, 1), "b": line(3, 40)})
+		h.Experiment.File = "a b.yaml"
+		h.Experiment.Text = "lab: " + c.lab + "\nfactors: {hops: [0], who: " + c.factors + "}\npaper: {trends: [{metric: m, needs: device, " + c.trend + "}]}"
+		if got := build(t, h, samples).Paper.Trends[0]; got.By != c.want {
+			t.Errorf("%+v: %s", c, got.By)
 		}
 	}
 }

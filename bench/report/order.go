@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/stats"
 )
 
 // comparison is a comparison of one thing with another, or with a limit, at one place.
@@ -90,7 +93,7 @@ func (d *data) comparePlaces(t definition.Trend) (out []comparison) {
 	unit, factor := display(t.Unit, groups, t.Source)
 	if t.Limit != nil {
 		for _, g := range groups {
-			out = append(out, d.againstLimit(t, g, dims, unit, factor))
+			out = append(out, d.againstLimit(t, g, len(groups), dims, unit, factor))
 		}
 		return out
 	}
@@ -192,11 +195,14 @@ func limitOf(t definition.Trend, unit string) (limit float64, ok bool) {
 	return factor * *t.Limit, ok
 }
 
-// againstLimit uses the interval of the mean: a one-sided test of half the level.
-func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit string, factor float64) comparison {
+// againstLimit uses the interval of the mean: a one-sided test of half the level. What is against a
+// statement at one of so many places is shown only if it also is at the level of its share
+// (Bonferroni), as one of them is enough to refute the statement; to hold, all have to be shown.
+func (d *data) againstLimit(t definition.Trend, g *group, places int, dims []string,
+	unit string, factor float64) comparison {
 	values := g.values(t.Source)
 	s := d.summary(values)
-	i := d.judging(g, s, t.Source, definition.Mean)
+	i := d.judging(g, s, t.Source, definition.Mean, alpha)
 	p := comparison{name: placeName(dims, g.levels), above: 1, below: 1}
 	p.why = withUnit(s.Mean*factor, unit)
 	if i != nil {
@@ -207,17 +213,31 @@ func (d *data) againstLimit(t definition.Trend, g *group, dims []string, unit st
 		p.more.text = "; it is not measured in " + name(t.Unit)
 		return p
 	}
-	switch {
-	case i == nil:
+	if i == nil {
 		p.more = tooFew(len(values))
-	case i.Method == "Wilson" && s.Max == 0 && i.High >= limit && limit > 0 && limit < 1:
-		packets := math.Ceil(3.85 * (1 - limit) / limit)
+		return p
+	}
+	above, below := i, i // the intervals that have to lie beyond it
+	contrary := &below
+	if t.Is == definition.Below {
+		contrary = &above
+	}
+	if strict := d.judging(g, s, t.Source, definition.Mean, alpha/float64(places)); places > 1 {
+		*contrary = &stats.Interval{Low: min(i.Low, strict.Low), High: max(i.High, strict.High)}
+	}
+	switch {
+	case i.Method == "Wilson" && s.Max == 0 && below.High >= limit && limit > 0 && limit < 1:
+		z := distuv.UnitNormal.Quantile(1 - d.judge.of(alpha)/2)
+		if t.Is == definition.Above {
+			z = distuv.UnitNormal.Quantile(1 - d.judge.of(alpha/float64(places))/2)
+		}
+		packets := math.Ceil(1.002 * z * z * (1 - limit) / limit)
 		_, of := g.share()
 		p.more = needs{fmt.Sprintf("; too few to tell, about %.0f would do", packets),
 			max(len(values)+1, int(math.Ceil(packets*float64(len(values))/float64(of))))}
-	case i.Low > limit:
+	case above.Low > limit:
 		p.above = 0
-	case i.High < limit:
+	case below.High < limit:
 		p.below = 0
 	default:
 		p.more = would(len(values), float64(s.Deviation)/math.Sqrt(float64(len(values))), math.Abs(s.Mean-limit))

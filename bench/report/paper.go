@@ -121,7 +121,7 @@ func (d *data) beside(n definition.Number) Published {
 	}
 	if n.Within > 0 {
 		out.Within = percent(n.Within)
-		out.Outcome = near(n, d.judging(g, s, n.Source, n.Y), factor)
+		out.Outcome = near(n, d.judging(g, s, n.Source, n.Y, alpha), factor)
 	}
 	return out
 }

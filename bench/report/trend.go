@@ -41,6 +41,8 @@ type Trend struct {
 	Why     string            `json:"why"`
 	Theirs  string            `json:"theirs,omitempty"` // what the paper's own numbers say, if there are any
 	Level   environment.Level `json:"level,omitempty"`  // of the samples it is tested with
+	// Nodes stood for devices, as a model: it is tested as far as that is like them.
+	Model bool `json:"by_model,omitempty"`
 
 	// Here is what the test says, where the outcome is another: the paper contradicts itself, or
 	// the statement needs what was not there.
@@ -85,7 +87,7 @@ func (d *data) trend(t definition.Trend, paper *definition.Paper) Trend {
 	}
 	out.Theirs = paperSays(t, paper)
 	if out.Outcome != NotMeasured {
-		out.Level = d.trust(t)
+		out.Level, out.Model = d.trust(t), d.byModel(t)
 	}
 	d.need(&out, t)
 	if out.Against = clip(strings.TrimSpace(Clean(t.Contradicts)), 400); out.Against != "" {

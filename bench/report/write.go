@@ -176,6 +176,17 @@ func EscapeLaTeX(s string) string {
 	return b.String()
 }
 
+// by is what stands behind the outcome of a statement.
+func (t *Trend) by() string {
+	if t.Model {
+		return " (" + ByModel + ")"
+	}
+	return ""
+}
+
+// ByModel marks outcomes that are of models of devices, and not of these.
+const ByModel = "by a model"
+
 // beside is what stands behind the values of a statement that is not decided by its test.
 func (t *Trend) beside() (text string) {
 	if t.Here != "" {
@@ -222,7 +233,7 @@ func (r *Report) WriteText(to io.Writer) error {
 	if r.Paper != nil && len(r.Paper.Trends) > 0 {
 		fmt.Fprintf(&b, "\nBeside the paper. %s\n", r.Paper.Values())
 		for _, t := range r.Paper.Trends {
-			fmt.Fprintf(&b, "  %-19s %s: %s%s\n", string(t.Outcome)+Mark(t.Level), t.Text, t.Why, t.beside())
+			fmt.Fprintf(&b, "  %-19s %s: %s%s\n", string(t.Outcome)+Mark(t.Level)+t.by(), t.Text, t.Why, t.beside())
 		}
 	}
 	for _, c := range r.Compared {

@@ -32,6 +32,7 @@ type WatchOptions struct {
 
 	Accelerators map[string]string // see Usage
 	Models       map[string]string // see Usage
+	Devices      map[string]string // see Usage
 	Awake        string            // see Usage
 
 	// Elsewhere starts watching other machines, and returns the function that ends this. May be
@@ -84,6 +85,10 @@ type Usage struct {
 	// Slow devices that nodes of the lab model, by node: what is slow, and the source of the
 	// figures.
 	Models map[string]string `json:"models,omitempty"`
+
+	// Nodes of the lab that are devices which are only configured, by node: the word of the
+	// site.DeviceKind. No program runs there, so that they are in no Sites.
+	Devices map[string]string `json:"devices,omitempty"`
 
 	// How processors are kept from idle states: ByLatency, ByLoops, or not at all. The time of
 	// loops counts as idle.
@@ -393,7 +398,7 @@ func (w *Watch) end(softnet Softnet, softnetErr error, pressure float64, pressur
 		u.RunQueue = w.queue / float64(u.Looks)
 	}
 	u.Offloads, u.Accelerators = w.options.Offloads, w.options.Accelerators
-	u.Models, u.Awake = w.options.Models, w.options.Awake
+	u.Models, u.Devices, u.Awake = w.options.Models, w.options.Devices, w.options.Awake
 	if w.options.Drops != nil {
 		w.endDrops()
 	}

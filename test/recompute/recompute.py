@@ -215,10 +215,12 @@ def cell(result, d, t, groups, rows, columns, heads, column, value, text, check)
 def paper(result, shown_paper, check):
     defined = result.definition["paper"]
     for t, d in zip(shown_paper.get("trends", []), defined.get("trends", []), strict=True):
-        outcome, here, said = Statement(result, d).judge()
+        statement = Statement(result, d)
+        outcome, here, said = statement.judge()
         where = t["text"]
         check.equal("statements", where, t["outcome"], outcome)
         check.equal("statements' tests", where, t.get("here"), here)
+        check.equal("statements by a model", where, t.get("by_model", False), (here or outcome) != "not measured" and statement.by_model())
         # "8.197 against 8.252 Gbit/s", "14.58 → 11.94 Gbit/s", "from 83.59 to 98.72 µs", "1.014 times [0.851, 1.315]"
         why = t["why"].split("; ")[0].rsplit(": ", 1)[-1] if d["is"] in ("above", "below", "times") and not re.match(r"[-−\d]", t["why"]) else t["why"]
         found, unit = numbers(why), UNIT.search(why)

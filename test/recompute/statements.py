@@ -132,11 +132,12 @@ class Statement:
                 yield s["usage"]
 
     def on_device(self):
-        """Whether a sample of whom the statement is about was made at another machine, neither virtual nor with a model of one."""
-        env = self.result.header["environment"]
-        places = [env.get("place"), *(env.get("places") or {}).values()]
-        real = {name for p in places if p for name, r in (p.get("machines") or {}).items() if not r.get("virtualisation")}
-        return any(not u.get("models") and real & set(u.get("sites") or {}) for u in self.sampled(self.d.get("at") or {}))
+        """Whether a sample of whom the statement is about was made with a device as a node, and none that is a model of one."""
+        return any(u.get("devices") and not u.get("models") for u in self.sampled(self.d.get("at") or {}))
+
+    def by_model(self):
+        """Whether in any sample of either side nodes stood for devices, as a model."""
+        return any(u.get("models") for at in self.sides() for u in self.sampled(at))
 
     def sides(self):
         """The conditions of both sides; of one that is compared with nothing, or with a number, the only one twice."""
@@ -363,23 +364,30 @@ class Statement:
         places, said = [], []
         for g in groups:
             limit = float(self.d["than"]) * (convert(self.d["unit"], g.unit) if self.d.get("unit") else 1)
-            values = g.values(self.d)
-            if by_wilson(g, values):
-                low, high = stats.binomtest(*g.share()).proportion_ci(1 - self.alpha, method="wilson")
-            elif len(values) < ENOUGH:
-                low, high = -math.inf, math.inf
-            elif min(values) == max(values):
-                low = high = values[0]
-            elif self.looks:  # no bootstrap has an interval of such a level
-                low, high = stats.t.interval(1 - self.alpha, len(values) - 1, mean(values), stats.sem(values))
-            else:
-                drawn, at = bootstrap(np.array(values), "mean")
-                low, high = np.quantile(drawn, at)
+            low, high = self.around(g)
             up, down = (0.0 if low > limit else 1.0), (0.0 if high < limit and not (low > limit) else 1.0)
-            places.append((up, down) if self.d["is"] == "above" else (down, up))
+            with_it, against = (up, down) if self.d["is"] == "above" else (down, up)
+            if len(groups) > 1 and against == 0.0:  # one place is enough to refute it: also beyond the interval of this one's share
+                low, high = self.around(g, ALPHA / len(groups))
+                against = 0.0 if (high < limit if self.d["is"] == "above" else low > limit) else 1.0
+            places.append((with_it, against))
             if len(groups) == 1:
-                said = [mean(values)]
+                said = [mean(g.values(self.d))]
         return self.shown(places), said
+
+    def around(self, g, alpha=ALPHA):
+        """The interval of a mean whose share of the error rate is alpha; without bounds where there are too few values."""
+        values, level = g.values(self.d), self.level(alpha)
+        if by_wilson(g, values):
+            return stats.binomtest(*g.share()).proportion_ci(1 - level, method="wilson")
+        if len(values) < ENOUGH:
+            return -math.inf, math.inf
+        if min(values) == max(values):
+            return values[0], values[0]
+        if self.looks or alpha < ALPHA:  # no bootstrap has an interval of such a level
+            return stats.t.interval(1 - level, len(values) - 1, mean(values), stats.sem(values))
+        drawn, at = bootstrap(np.array(values), "mean")
+        return np.quantile(drawn, at)
 
     def shown(self, places):
         """Of p values for and against, place by place."""

@@ -16,6 +16,10 @@ type Definition struct {
 	Tables   []Table
 	Compares []Compare
 	Paper    *Paper
+
+	// Levels of factors whose labs are Mininet's, by factor: those that runs at other machines
+	// (--on) leave out.
+	Mininet map[string][]string
 }
 
 // Condition is a level, or several of which one must hold, for each dimension that it names.

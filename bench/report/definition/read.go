@@ -27,6 +27,7 @@ func (r *reader) read(file string, data []byte) {
 		return
 	}
 	r.factors(top.Get("factors"))
+	r.mininet(top)
 	if v := top.Get("report"); v != nil {
 		r.report(v)
 	}
@@ -60,6 +61,37 @@ func (r *reader) factors(v *yamlfile.Value) {
 	}
 	for _, p := range v.Pairs {
 		r.known = append(r.known, p.Key.Text)
+	}
+}
+
+// mininet finds the levels whose labs have the target mininet, where lab says "${factor}" or
+// "${factor.key}".
+func (r *reader) mininet(top *yamlfile.Value) {
+	lab, factors := top.Get("lab"), top.Get("factors")
+	if lab == nil || factors == nil || lab.Get("target") == nil {
+		return
+	}
+	variable, _ := strings.CutPrefix(lab.Get("target").Text, "${")
+	factor, key, _ := strings.Cut(strings.TrimSuffix(variable, "}"), ".")
+	levels := factors.Get(factor)
+	if levels == nil {
+		return
+	}
+	add := func(level string) {
+		if r.d.Mininet == nil {
+			r.d.Mininet = map[string][]string{}
+		}
+		r.d.Mininet[factor] = append(r.d.Mininet[factor], level)
+	}
+	for _, p := range levels.Pairs {
+		if v := p.Value.Get(key); v != nil && v.Text == "mininet" {
+			add(p.Key.Text)
+		}
+	}
+	for _, level := range levels.Items {
+		if levels.Shape == yamlfile.List && key == "" && level.Text == "mininet" {
+			add(level.Text)
+		}
 	}
 }
 

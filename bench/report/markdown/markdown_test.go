@@ -194,6 +194,58 @@ func TestPagesOneByOne(t *testing.T) {
 	}
 }
 
+// TestPageTitle proves that a page of several results keeps its title where one of them is written
+// anew that has no paper or words it differently, and takes another where all are.
+func TestPageTitle(t *testing.T) {
+	a := Result{Report: report.Build("results/3-other/a.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})}
+	b := Result{Report: report.Build("results/3-other/b.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})}
+	pages := group([]Result{a, b})
+	if err := pages[0].summarize("", nil); err != nil || pages[0].Title != "A paper" {
+		t.Fatal(pages[0].Title, err)
+	}
+	kept := []Summary{pages[0].Summary}
+	without, other := *b.Report, *b.Report
+	without.Paper, other.Paper = nil, &report.Paper{Source: "The paper, figure 2"}
+	for i, r := range []*report.Report{&without, &other} {
+		if page := writeBeside(t, kept, "", Result{Report: r})["3-other.md"]; !strings.HasPrefix(page, "# A paper\n") {
+			t.Errorf("%d: %.60s", i, page)
+		}
+	}
+	if page := writeBeside(t, kept, "", a, Result{Report: &other})["3-other.md"]; !strings.HasPrefix(page, "# A paper\n") {
+		t.Errorf("the first names it: %.60s", page)
+	}
+	a.Paper = other.Paper
+	if page := writeBeside(t, kept, "", a, Result{Report: &other})["3-other.md"]; !strings.HasPrefix(page, "# The paper\n") {
+		t.Errorf("all anew: %.60s", page)
+	}
+}
+
+// TestSections proves that a page is taken apart at its sections, also where a result has the title
+// of the list of files, and where the first begins with the page; and that what a summary gives as
+// an outcome is text.
+func TestSections(t *testing.T) {
+	dir := t.TempDir()
+	page := "<a id=\"a\"></a>\n\n## The result files\n\nof a\n\n<a id=\"b\"></a>\n\n## B\n\nof b\n\n## The result files\n\nfiles\n"
+	hostile := `{"name": "p", "title": "P", "results": [{"name": "a", "title": "A", "where": "A", "statements": [` +
+		`{"text": "s", "outcome": "<b>|x", "here": "](http://y)|<i>"}]}, {"name": "b", "title": "B", "where": "B"}]}`
+	for name, said := range map[string]string{"p.md": page, "p/" + SummaryFile: hostile} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "p"), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(said), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := Kept(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := kept[0].Listed[0].Section, kept[0].Listed[1].Section
+	if !strings.HasSuffix(a, "\nof a\n") || !strings.HasPrefix(a, `<a id="a">`) || !strings.HasSuffix(b, "\nof b\n") {
+		t.Errorf("%q, %q", a, b)
+	}
+	if index := writeBeside(t, kept, "")[Index]; !strings.Contains(index, `| s | &lt;b&gt;\|x (the test: \](http://y)\|&lt;i&gt;) |`) {
+		t.Error(index)
+	}
+}
+
 // ours is the HTML that the pages are to have.
 var ours = regexp.MustCompile(`<sup>[?!]</sup>|<a id="[A-Za-z0-9_.-]+"></a>`)
 
@@ -261,5 +313,24 @@ func TestNeeded(t *testing.T) {
 	without := write(t, "", Result{Report: report.Build("results/2-routing/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: reporttest.Samples()})})
 	if text := without["README.md"]; strings.Contains(text, "needs") || strings.Contains(text, "contradicts") {
 		t.Errorf("without any:\n%s", text)
+	}
+}
+
+// TestByModel proves that statements which were tested with models of devices are marked on their
+// page and in the index, which says of the outcomes how many they are.
+func TestByModel(t *testing.T) {
+	samples := reporttest.Samples()
+	for i := range samples {
+		if samples[i].Usage == nil {
+			samples[i].Usage = &environment.Usage{Looks: 1}
+		}
+		samples[i].Usage.Models = map[string]string{"s1": "28us a packet"}
+	}
+	files := write(t, "", Result{Report: report.Build("results/2-routing/figure-16.jsonl", &result.Run{Header: reporttest.Header(), Samples: samples})})
+	for name, want := range map[string]string{"README.md": "not measured: 1. Of these, 5 by a model, and not by the device: holds: 2; does not hold: 2; cannot tell: 1.",
+		"2-routing.md": "**holds**<sup>?</sup>, by a model |"} {
+		if !strings.Contains(files[name], want) {
+			t.Errorf("%s lacks %q:\n%s", name, want, files[name])
+		}
 	}
 }

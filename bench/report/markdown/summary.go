@@ -58,6 +58,7 @@ type Statement struct {
 	Here    report.Outcome    `json:"here,omitempty"`       // see report.Trend
 	By      string            `json:"decided_by,omitempty"` // see report.Trend
 	Level   environment.Level `json:"level,omitempty"`
+	Model   bool              `json:"by_model,omitempty"`           // see report.Trend
 	Needed  int               `json:"repetitions_needed,omitempty"` // that would tell; see report.Trend
 }
 
@@ -66,6 +67,9 @@ type Statement struct {
 func (p *page) summarize(note string, kept []Summary) error {
 	if i := slices.IndexFunc(kept, func(s Summary) bool { return s.Name == p.Name }); i >= 0 {
 		p.Listed = slices.Clone(kept[i].Listed)
+		if old := kept[i].Title; old != "" && old != p.Name && slices.ContainsFunc(p.Listed, p.stays) {
+			p.Title = old // one result's wording does not rename what is of others, too
+		}
 	}
 	p.Title = plain(p.Title)
 	for _, r := range p.Results {
@@ -91,7 +95,7 @@ func (p *page) summarize(note string, kept []Summary) error {
 			l.Where = cmp.Or(where, l.Title)
 			for _, t := range r.Paper.Trends {
 				l.Statements = append(l.Statements, Statement{Text: plain(t.Text), Outcome: t.Outcome,
-					Here: t.Here, By: plain(t.By), Level: t.Level, Needed: t.Needed})
+					Here: t.Here, By: plain(t.By), Level: t.Level, Model: t.Model, Needed: t.Needed})
 			}
 		}
 		if i := slices.IndexFunc(p.Listed, func(o Listed) bool { return o.Name == l.Name }); i >= 0 {
@@ -101,6 +105,11 @@ func (p *page) summarize(note string, kept []Summary) error {
 		}
 	}
 	return nil
+}
+
+// stays reports whether a result of an existing page is none of those that are written now.
+func (p *page) stays(l Listed) bool {
+	return !slices.ContainsFunc(p.Results, func(r Result) bool { return r.Name == l.Name })
 }
 
 // shown is a result as its section shows it.
@@ -153,17 +162,20 @@ func Kept(dir string) (out []Summary, err error) {
 // anchor is what a section begins with, and its name.
 var anchor = regexp.MustCompile(`(?m)^<a id="([A-Za-z0-9_.-]+)"></a>$`)
 
-// sectionsOf are the sections of a page, by name.
+// sectionsOf are the sections of a page, by name. The list of the files is the last that has its
+// title: a result may have the same.
 func sectionsOf(page string) map[string]string {
 	out := map[string]string{}
-	page, _, _ = strings.Cut(page, "\n## The result files\n")
+	if files := strings.LastIndex(page, "\n## The result files\n"); files >= 0 {
+		page = page[:files]
+	}
 	begins := anchor.FindAllStringSubmatchIndex(page, -1)
 	for i, at := range begins {
 		end := len(page)
 		if i+1 < len(begins) {
 			end = begins[i+1][0] - 1 // the line before belongs to the next
 		}
-		out[page[at[2]:at[3]]] = page[at[0]-1 : end]
+		out[page[at[2]:at[3]]] = page[max(0, at[0]-1):end]
 	}
 	return out
 }
@@ -171,7 +183,7 @@ func sectionsOf(page string) map[string]string {
 // outcomesOf are those that stand in the counts of pages: what hardly any page has, only where one
 // has it.
 func outcomesOf(pages []Summary) []report.Outcome {
-	n, _ := count(pages)
+	n, _ := count(pages, anyStatement)
 	out := []report.Outcome{report.Holds, report.Fails, report.CannotTell}
 	for _, o := range []report.Outcome{report.Needing, report.Contradicts} {
 		if n[o] > 0 {
@@ -181,12 +193,16 @@ func outcomesOf(pages []Summary) []report.Outcome {
 	return append(out, report.NotMeasured)
 }
 
+// Which statements count.
+func anyStatement(Statement) bool { return true }
+func ofModels(s Statement) bool   { return s.Model }
+
 // count counts statements by what became of them, all that need something as report.Needing.
-func count(pages []Summary) (out map[report.Outcome]int, sum int) {
+func count(pages []Summary, which func(Statement) bool) (out map[report.Outcome]int, sum int) {
 	out = map[report.Outcome]int{}
 	for _, p := range pages {
 		for _, r := range p.Listed {
-			for _, s := range r.Statements {
+			for _, s := range lists.Filter(r.Statements, which) {
 				o := s.Outcome
 				if o.Needing() {
 					o = report.Needing
@@ -199,11 +215,18 @@ func count(pages []Summary) (out map[report.Outcome]int, sum int) {
 	return out, sum
 }
 
-// total is the count in a line.
+// total is the count in a line, with that of those among them that are of models.
 func total(pages []Summary) string {
-	n, sum := count(pages)
-	out := lists.Map(outcomesOf(pages), func(o report.Outcome) string { return fmt.Sprintf("%s: %d", o, n[o]) })
-	return fmt.Sprintf("Of %s, %s.", words.Plural(sum, "statement"), strings.Join(out, "; "))
+	n, sum := count(pages, anyStatement)
+	line := func(n map[report.Outcome]int, of []report.Outcome) string {
+		return strings.Join(lists.Map(of, func(o report.Outcome) string { return fmt.Sprintf("%s: %d", o, n[o]) }), "; ")
+	}
+	out := fmt.Sprintf("Of %s, %s.", words.Plural(sum, "statement"), line(n, outcomesOf(pages)))
+	if n, sum := count(pages, ofModels); sum > 0 {
+		had := lists.Filter(outcomesOf(pages), func(o report.Outcome) bool { return n[o] > 0 })
+		out += fmt.Sprintf(" Of these, %d %s, and not by the device: %s.", sum, report.ByModel, line(n, had))
+	}
+	return out
 }
 
 // notes are those of results, each once; where there are several, with what they are of.
@@ -249,7 +272,7 @@ func statements(pages []Summary) string {
 	}
 	var rows [][]string
 	for _, p := range pages {
-		n, _ := count([]Summary{p})
+		n, _ := count([]Summary{p}, anyStatement)
 		samples, begun := 0, []time.Time{}
 		for _, r := range p.Listed {
 			samples, begun = samples+r.Samples, append(begun, r.Started)
@@ -270,7 +293,7 @@ func all(p Summary) string {
 	for _, r := range p.Listed {
 		for _, s := range r.Statements {
 			rows = append(rows, []string{"[" + text(r.Where) + "](" + p.Name + ".md#" + r.Name + ")", text(s.Text),
-				outcome(s.Outcome) + level(s.Level) + here(s.Here)})
+				outcome(s.Outcome) + level(s.Level) + model(s.Model) + here(s.Here)})
 		}
 	}
 	if rows == nil {

@@ -139,12 +139,12 @@ func cells(t report.Table) string {
 	return grid(columns, t.Heads, rows)
 }
 
-// outcome formats the outcome of a statement; certain ones stand out.
+// outcome formats the outcome of a statement, which may be from a file; certain ones stand out.
 func outcome(o report.Outcome) string {
 	if o == report.Holds || o == report.Fails {
 		return "**" + string(o) + "**"
 	}
-	return string(o)
+	return text(string(o))
 }
 
 // here is what the test of a statement says that is not decided by it.
@@ -152,7 +152,15 @@ func here(o report.Outcome) string {
 	if o == "" {
 		return ""
 	}
-	return " (the test: " + string(o) + ")"
+	return " (the test: " + text(string(o)) + ")"
+}
+
+// model marks what models of devices, and not these, gave.
+func model(is bool) string {
+	if is {
+		return ", " + report.ByModel
+	}
+	return ""
 }
 
 func trends(p *report.Paper) string {
@@ -165,7 +173,7 @@ func trends(p *report.Paper) string {
 		if t.By != "" {
 			why += ". Would decide it: " + text(t.By)
 		}
-		rows = append(rows, []string{said, outcome(t.Outcome) + level(t.Level) + here(t.Here), why, text(t.Theirs)})
+		rows = append(rows, []string{said, outcome(t.Outcome) + level(t.Level) + model(t.Model) + here(t.Here), why, text(t.Theirs)})
 	}
 	return grid([]string{"Statement", "Here", "Our values", "Theirs"}, 4, rows)
 }

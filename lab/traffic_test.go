@@ -112,8 +112,8 @@ func TestTrafficShared(t *testing.T) {
 	}
 }
 
-// TestTrafficHangs proves that a look ends when the time for an answer is over, with what hangs as a
-// problem; that it ends at once when who asked is gone, which is no look for others, and when the
+// TestTrafficHangs proves that a look ends when the time for an answer is over, with what hangs as
+// a problem; that it ends at once when who asked is gone, which is no look for others, and when the
 // lab goes down.
 func TestTrafficHangs(t *testing.T) {
 	d, e := daemonElsewhere(t, "minimal")

@@ -118,8 +118,8 @@ func fitsSenders(t *topology.Topology, o experiment.Options) error {
 	return nil
 }
 
-// searching is how long a search takes if half of the rates on its way are not carried, and so tried
-// twice.
+// searching is how long a search takes if half of the rates on its way are not carried, and so
+// tried twice.
 func searching(o experiment.Options, _ experiment.Lab) time.Duration {
 	halvings := math.Log2(math.Log(o.Float("most")/o.Float("least")) / math.Log(1+o.Share("within")))
 	trials := 1.5*max(0, math.Ceil(halvings)) + 3 // one end, and loss below and above
@@ -264,8 +264,9 @@ func capacity(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	return o, nil
 }
 
-// found is the rate of the trial that carried most: the network's capacity where it lost too much of
-// the rate above. Where nothing says that it would have, that is a lower bound, and another metric.
+// found is the rate of the trial that carried most: the network's capacity where it lost too much
+// of the rate above. Where nothing says that it would have, that is a lower bound, and another
+// metric.
 func found(above outcome, best trial) result.Measurement {
 	m := result.Measurement{Metric: "capacity_at_least", Unit: "packets/s", Values: []float64{best.SentRate}}
 	if above == isLost {

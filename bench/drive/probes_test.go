@@ -166,8 +166,9 @@ func sampleOf(t *testing.T, text string) result.Sample {
 	return got.Samples[0]
 }
 
-// TestOutageWindows proves that an outage belongs to the event after which it may have begun, as far
-// as a packet that was under way and a sender that stalled can tell, and that each event has a value, also where nothing was lost.
+// TestOutageWindows proves that an outage belongs to the event after which it may have begun, as
+// far as a packet that was under way and a sender that stalled can tell, and that each event has a
+// value, also where nothing was lost.
 func TestOutageWindows(t *testing.T) {
 	began := time.Unix(1000, 0)
 	x := exchange{labels: map[string]string{"from": "h1"}, began: began, got: &packets.Received{}}

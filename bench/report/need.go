@@ -109,7 +109,8 @@ func (d *data) onDevice(t definition.Trend) bool {
 // tested with.
 func (d *data) byModel(t definition.Trend) bool {
 	modelled := func(s *result.Sample) bool { return len(s.Usage.Models) > 0 }
-	return slices.ContainsFunc(d.samplesOf(t.Source), modelled) || slices.ContainsFunc(d.samplesOf(otherSide(t)), modelled)
+	return slices.ContainsFunc(d.samplesOf(t.Source), modelled) ||
+		slices.ContainsFunc(d.samplesOf(otherSide(t)), modelled)
 }
 
 // samplesOf are the samples that were watched and have values of a source.

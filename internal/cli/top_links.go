@@ -42,7 +42,8 @@ func measuredLink(l api.Link) (t lab.LinkTraffic) {
 	t.Link = l.Ends[0].Node + "-" + l.Ends[1].Node
 	for i, e := range l.Ends {
 		d, far := &t.Directions[i], l.Ends[1-i]
-		d.From, d.To = lab.Place{Node: e.Node, Interface: e.Interface}, lab.Place{Node: far.Node, Interface: far.Interface}
+		d.From, d.To = lab.Place{Node: e.Node, Interface: e.Interface},
+			lab.Place{Node: far.Node, Interface: far.Interface}
 		d.Bandwidth, d.Rate = int64(l.Capacity[i]), l.Rates[i]
 		if d.Rate != nil && d.Bandwidth > 0 {
 			share := *d.Rate / l.Capacity[i]

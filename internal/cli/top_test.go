@@ -31,8 +31,8 @@ func TestModelLines(t *testing.T) {
 	}
 }
 
-// TestTopTime proves that the time of measurements is not that of a controller's statistics, but the
-// one that was set, in JSON, too.
+// TestTopTime proves that the time of measurements is not that of a controller's statistics, but
+// the one that was set, in JSON, too.
 func TestTopTime(t *testing.T) {
 	m := measurements{Statistics: api.Statistics{Time: time.Unix(1, 0)}, Time: time.Unix(2, 0).UTC()}
 	text, err := json.Marshal(m)
@@ -41,10 +41,11 @@ func TestTopTime(t *testing.T) {
 	}
 }
 
-// TestTopLinks proves that top lists the lab's links with those that only its controller knows, each
-// once, by the share of the bandwidth that the busier direction takes, then by its rate, and those
-// last of which nothing is known; that a controller's rates, capacities and ends become a link's; and
-// that it says the rate of a direction that nobody counts in the lab, whose links stay what they are.
+// TestTopLinks proves that top lists the lab's links with those that only its controller knows,
+// each once, by the share of the bandwidth that the busier direction takes, then by its rate, and
+// those last of which nothing is known; that a controller's rates, capacities and ends become a
+// link's; and that it says the rate of a direction that nobody counts in the lab, whose links stay
+// what they are.
 func TestTopLinks(t *testing.T) {
 	n := func(v float64) *float64 { return &v }
 	link := func(a, b string, rate, share *float64) lab.LinkTraffic {

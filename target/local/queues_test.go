@@ -43,8 +43,8 @@ func TestQueueOf(t *testing.T) {
 	}
 }
 
-// TestDumped proves that a list which the kernel has changed meanwhile is read again, and in the end
-// taken as it is, and that other errors are errors.
+// TestDumped proves that a list which the kernel has changed meanwhile is read again, and in the
+// end taken as it is, and that other errors are errors.
 func TestDumped(t *testing.T) {
 	for name, c := range map[string]struct {
 		interrupted int // so many times

@@ -526,8 +526,9 @@ func (l *Lab) Ends() ([][2]lab.End, error) {
 	return out, nil
 }
 
-// Traffic returns what each link carries, what waits before it, and what was dropped: each direction
-// as reported by the site of the sending node. The other sites are asked at the same time.
+// Traffic returns what each link carries, what waits before it, and what was dropped: each
+// direction as reported by the site of the sending node. The other sites are asked at the same
+// time.
 func (l *Lab) Traffic(ctx context.Context) ([][2]lab.LinkDirection, error) {
 	t := l.Topology()
 	nodes, out := t.NodesByName(), make([][2]lab.LinkDirection, len(t.Links))

@@ -140,5 +140,6 @@ func serveHealth(mux *http.ServeMux) {
 		}
 		return struct{}{}, e.call(r.Context(), calls)
 	}))
-	mux.HandleFunc("DELETE /v1/vlan-probes/{id}", with(func(e *localProber, _ *http.Request) (any, error) { return e.end() }))
+	mux.HandleFunc("DELETE /v1/vlan-probes/{id}",
+		with(func(e *localProber, _ *http.Request) (any, error) { return e.end() }))
 }

@@ -77,7 +77,8 @@ func (p *page) summarize(note string, kept []Summary) error {
 		if err := pages().ExecuteTemplate(&section, "section", shown{r, p.Plots(r)}); err != nil {
 			return err
 		}
-		l := Listed{Name: r.Name, Title: plain(r.Title), Note: plain(note), Started: r.Started.UTC(), Samples: r.Samples,
+		l := Listed{Name: r.Name, Title: plain(r.Title), Note: plain(note), Started: r.Started.UTC(),
+			Samples: r.Samples,
 			Machine: describe(r.Environment), Tools: map[string]string{}, Section: section.String()}
 		if r.SHA256 != "" {
 			l.File, l.Bytes, l.SHA256 = r.File, r.Bytes, r.SHA256
@@ -219,7 +220,8 @@ func count(pages []Summary, which func(Statement) bool) (out map[report.Outcome]
 func total(pages []Summary) string {
 	n, sum := count(pages, anyStatement)
 	line := func(n map[report.Outcome]int, of []report.Outcome) string {
-		return strings.Join(lists.Map(of, func(o report.Outcome) string { return fmt.Sprintf("%s: %d", o, n[o]) }), "; ")
+		counts := lists.Map(of, func(o report.Outcome) string { return fmt.Sprintf("%s: %d", o, n[o]) })
+		return strings.Join(counts, "; ")
 	}
 	out := fmt.Sprintf("Of %s, %s.", words.Plural(sum, "statement"), line(n, outcomesOf(pages)))
 	if n, sum := count(pages, ofModels); sum > 0 {

@@ -18,7 +18,8 @@ import (
 // Run tests the stores returned by open, each of which must be empty. The test closes them.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, test := range map[string]func(*testing.T, store.Store){
-		"Keeps": keeps, "Conditions": conditions, "MostInCommit": mostInCommit, "Watch": watch, "WatchFromNow": watchFromNow, "Leases": leases,
+		"Keeps": keeps, "Conditions": conditions, "MostInCommit": mostInCommit,
+		"Watch": watch, "WatchFromNow": watchFromNow, "Leases": leases,
 		"LeaseThatEnds": leaseThatEnds, "Numbers": numbers, "Rows": rows, "Closed": closed,
 	} {
 		t.Run(name, func(t *testing.T) {

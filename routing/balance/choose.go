@@ -5,13 +5,18 @@ import (
 	"slices"
 )
 
+// behind is how far, as a share, counters of traffic may be behind those of the link that carries
+// it while it begins: Open vSwitch adds to its entries' counters once a second or so.
+const behind = 0.25
+
 // Choose returns paths by algorithm 1 of the paper and nothing else: for the traffic that enters
 // the network at a router, the path whose links have the least load in sum (equation 5), with no
 // hysteresis, limit of moves, or regard for room. A link whose use is unknown is not taken.
 //
 // With own, each link's use is taken as it is, the traffic's own included, and only what leaves its
-// path is returned. Without, the use of all traffic that a path is chosen for is left out, so that
-// links are as they were before it began; there is a Move for each path, also for one that stays,
+// path is returned. Without, the use of all traffic that a path is chosen for is left out, and what
+// is then left of a link's use where that is little beside it (behind), so that links are as they
+// were before it began; there is a Move for each path, also for one that stays,
 // and none for traffic that enters at a router in Demand.Kept, whose next hops other paths join.
 func Choose(n *Network, demands []Demand, o Options, own bool) (out []Move) {
 	o.HopCost = 0
@@ -31,11 +36,18 @@ func Choose(n *Network, demands []Demand, o Options, own bool) (out []Move) {
 		}
 	}
 	if !own {
+		left := map[int32]float64{} // out of a link's use, by link
 		for _, e := range list {
 			for _, l := range e.path {
 				rate := min(e.rate, s.flows[e.demand].own[l])
 				s.flows[e.demand].own[l] -= rate // which several share, where it is less than they send
 				s.used[l] = max(0, s.used[l]-rate)
+				left[l] += rate
+			}
+		}
+		for l, rate := range left {
+			if s.used[l] < behind*rate {
+				s.used[l] = 0
 			}
 		}
 	}

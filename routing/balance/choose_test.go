@@ -175,3 +175,19 @@ func byBandwidth() Options {
 	o.K1, o.K2 = 1, 0
 	return o
 }
+
+// Proves that what counters of new traffic are behind those of its links is taken for its own, and
+// that others' traffic beside it is not.
+func TestOnceCountersBehind(t *testing.T) {
+	for others, want := range map[float64][]int32{0.19: {0, 2}, 0.9: {7, 5}} { // of the traffic's rate
+		n := square(gbit)
+		d := to2(0.4 * gbit)
+		n.Links[0].Used = 0.4 * (1 + others) * gbit
+		n.Links[2].Used = n.Links[0].Used
+		n.Links[7].Used, n.Links[5].Used = 0.01*gbit, 0.01*gbit
+		moves := Choose(n, []Demand{d}, Defaults(), false)
+		if len(moves) != 1 || !slices.Equal(moves[0].Path, want) {
+			t.Errorf("with others at %v of its rate: %+v, want path %v", others, moves, want)
+		}
+	}
+}

@@ -99,7 +99,8 @@ func (d *data) emulated(t definition.Trend) (nodes []string) {
 }
 
 // onDevice reports whether a sample that a statement is about had a node that was a device of a
-// rack, and no model of one. Other machines of a lab do not count: they run what this machine would.
+// rack, and no model of one. Other machines of a lab do not count: they run what this machine
+// would.
 func (d *data) onDevice(t definition.Trend) bool {
 	return slices.ContainsFunc(d.samplesOf(t.Source),
 		func(s *result.Sample) bool { return len(s.Usage.Devices) > 0 && len(s.Usage.Models) == 0 })

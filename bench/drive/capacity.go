@@ -123,7 +123,7 @@ func fitsSenders(t *topology.Topology, o experiment.Options) error {
 func searching(o experiment.Options, _ experiment.Lab) time.Duration {
 	halvings := math.Log2(math.Log(o.Float("most")/o.Float("least")) / math.Log(1+o.Share("within")))
 	trials := 1.5*max(0, math.Ceil(halvings)) + 3 // one end, and loss below and above
-	return time.Duration(trials * float64(o.Time("time")+1200*time.Millisecond))
+	return time.Duration(trials * float64(o.Time("time")+aroundStream))
 }
 
 // trial is what became of a rate.

@@ -28,7 +28,7 @@ func init() {
 			}
 			return nil
 		},
-		Estimate: sending(1200 * time.Millisecond),
+		Estimate: sending(aroundStream),
 		Metrics: append([]experiment.Metric{between("outage", "s", "event", "number"),
 			between("outage_lost", "packets", "event", "number"),
 			between("gap", "s"), between("ttl", "packets", "ttl")}, streamed...),

@@ -40,7 +40,7 @@ func init() {
 			}
 			return nil
 		},
-		Estimate: sending(1200 * time.Millisecond),
+		Estimate: sending(aroundStream),
 		Metrics:  flowMetrics(),
 	}, order: 30, chief: []string{"throughput", "received_rate", "loss", "delay_mean", "delay_difference"},
 		tools: []string{"ITGSend"}, run: dITG})

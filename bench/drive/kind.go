@@ -124,6 +124,9 @@ func atLeast(o experiment.Option, least float64) experiment.Option { o.Least = l
 
 func by(o experiment.Option, value string) experiment.Option { o.Default = value; return o }
 
+// aroundStream is how long a stream of packets takes besides the time that it is sent for.
+const aroundStream = 1200 * time.Millisecond
+
 // sending is for probes that send for a time, and need some around it.
 func sending(around time.Duration) func(experiment.Options, experiment.Lab) time.Duration {
 	return func(o experiment.Options, _ experiment.Lab) time.Duration { return o.Time("time") + around }

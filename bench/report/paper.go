@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"trivet.dev/trivet/bench/report/definition"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/measure/environment"
 	"trivet.dev/trivet/measure/stats"
 )
@@ -33,11 +34,7 @@ type Counted struct {
 
 // Outcomes counts the statements by what came of them.
 func (p *Paper) Outcomes() (out []Counted) {
-	var all []Outcome
-	for _, t := range p.Trends {
-		all = append(all, t.Outcome)
-	}
-	return Count(all)
+	return Count(lists.Map(p.Trends, func(t Trend) Outcome { return t.Outcome }))
 }
 
 // Count counts outcomes, in the order in which they are told.

@@ -35,8 +35,8 @@ func (a *Balancer[K]) isKept(k K, dpid uint64) bool {
 	if c == nil {
 		return false
 	}
-	_, is := c.ways[dpid]
-	return is
+	_, ok := c.ways[dpid]
+	return ok
 }
 
 // keep records a path that is chosen once, and reports whether it is another one than packets take.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trivet.dev/trivet/datapath"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/process"
 	"trivet.dev/trivet/plan"
 	"trivet.dev/trivet/topology"
@@ -262,12 +263,7 @@ const carriedEvery = 500 * time.Millisecond
 // Carried returns what patches have carried, as of half a second ago or less, and by Open vSwitch's
 // own account half a second before that.
 func (f *fabric) Carried(ctx context.Context) (map[*topology.Link][2]datapath.Carried, error) {
-	var patches []*topology.Link
-	for _, link := range f.site.Topology().Links {
-		if f.site.Wire(link) == Patch {
-			patches = append(patches, link)
-		}
-	}
+	patches := lists.Filter(f.site.Topology().Links, func(l *topology.Link) bool { return f.site.Wire(l) == Patch })
 	switches := f.switches.Load()
 	if switches == nil || len(patches) == 0 {
 		return nil, nil

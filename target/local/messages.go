@@ -164,16 +164,13 @@ func number(m []byte, at int) uint32 {
 // of asks the kernel for all objects of this kind that an interface has.
 func (k messages) of(index int) (out [][]byte, err error) {
 	for _, family := range k.families {
-		var list [][]byte
-		for range 100 { // it may change while the kernel lists it
+		list, err := uninterrupted(100, func() ([][]byte, error) {
 			request := nl.NewNetlinkRequest(int(k.get), unix.NLM_F_DUMP)
 			head := make([]byte, k.head)
 			head[0] = byte(family)
 			request.AddRawData(head)
-			if list, err = request.Execute(unix.NETLINK_ROUTE, k.add); !errors.Is(err, nl.ErrDumpInterrupted) {
-				break
-			}
-		}
+			return request.Execute(unix.NETLINK_ROUTE, k.add)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -184,6 +181,17 @@ func (k messages) of(index int) (out [][]byte, err error) {
 		}
 	}
 	return out, nil
+}
+
+// uninterrupted reads a list of the kernel's until nothing in it has changed meanwhile. If it does
+// so each of that many times, the error is ErrDumpInterrupted, and the list the last.
+func uninterrupted[T any](times int, list func() ([]T, error)) (out []T, err error) {
+	for range times {
+		if out, err = list(); !errors.Is(err, nl.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return out, err
 }
 
 // tell sends the kernel a change.

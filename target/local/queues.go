@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"trivet.dev/trivet/datapath"
@@ -233,12 +234,10 @@ func readQueues() (out kernelQueues, err error) {
 // dumped returns a list of the kernel's, which may change while it is read. If it goes on changing
 // it is taken as it is: what has come or gone meanwhile may be missing.
 func dumped[T any](list func() ([]T, error)) (out []T, err error) {
-	for range 10 {
-		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return out, err
-		}
+	if out, err = uninterrupted(10, list); errors.Is(err, nl.ErrDumpInterrupted) {
+		err = nil
 	}
-	return out, nil
+	return out, err
 }
 
 func byDevice(all []netlink.Qdisc) map[int][]netlink.Qdisc {

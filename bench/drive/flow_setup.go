@@ -64,7 +64,7 @@ func flowSetup(ctx context.Context, b *bed) (o experiment.Measured, err error) {
 	o.Measurements = x.setups(&f, setups, firstLost, othersLost)
 	o.Drops = x.drops(to)
 	if sent.Lag.P99 > 0.1/f.Rate+0.01 {
-		o.Reasons = []environment.Reason{{Level: environment.Doubtful, Code: "sender",
+		o.Reasons = []environment.Reason{{Level: environment.Doubtful, Code: result.Behind,
 			Text: fmt.Sprintf("the sender in %s was late by up to %.3g s", from, sent.Lag.Max)}}
 	}
 	o.Details, _ = json.Marshal(map[string]any{"sender": sent, "dropped_by_receiver": got.Dropped,

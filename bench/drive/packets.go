@@ -255,7 +255,7 @@ func (x *exchange) drops(node string) []environment.Drops {
 
 // slow judges a sender that could not hold its rate, in packets/s.
 func slow(node string, asked, given float64) []environment.Reason {
-	r := environment.Reason{Level: environment.Doubtful, Code: "sender",
+	r := environment.Reason{Level: environment.Doubtful, Code: result.Behind,
 		Text: fmt.Sprintf("the sender in %s sent %.0f packets/s, not %.0f", node, given, asked)}
 	switch {
 	case given >= 0.99*asked:

@@ -7,7 +7,9 @@ import (
 
 	"trivet.dev/trivet/bench/report/definition"
 	"trivet.dev/trivet/bench/result"
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/internal/words"
+	"trivet.dev/trivet/measure/environment"
 )
 
 // NeedOf is the outcome of statements that lack what they need.
@@ -19,6 +21,8 @@ func NeedOf(n definition.Need) Outcome {
 		return "needs SMT"
 	case definition.Device:
 		return "needs the device"
+	case definition.Load:
+		return "needs a faster machine"
 	}
 	return Outcome(fmt.Sprintf("needs %d processors", n.Processors))
 }
@@ -83,6 +87,11 @@ func (d *data) wants(t definition.Trend) (why, where string) {
 		if !d.onDevice(t) {
 			return "no device was measured", "with the device in the list"
 		}
+	case definition.Load:
+		if behind, of := d.behind(t); 2*behind > of {
+			return fmt.Sprintf("in %d of %s a sender sent less than nine tenths of what it was asked to", behind,
+				words.Plural(of, "sample")), "at a machine whose processors can send it"
+		}
 	}
 	return "", ""
 }
@@ -96,6 +105,25 @@ func (d *data) emulated(t definition.Trend) (nodes []string) {
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
+}
+
+// behind counts the samples that a statement is tested with, and those among them in which a sender
+// was so far behind its rate that they are bad.
+func (d *data) behind(t definition.Trend) (behind, of int) {
+	sides := []definition.Source{t.Source}
+	if t.Than != nil {
+		sides = append(sides, otherSide(t))
+	}
+	for _, src := range sides {
+		samples := d.samplesOf(src)
+		of += len(samples)
+		behind += lists.Count(samples, func(s *result.Sample) bool {
+			return slices.ContainsFunc(s.Judged().Reasons, func(r environment.Reason) bool {
+				return r.Code == result.Behind && r.Level == environment.Bad
+			})
+		})
+	}
+	return behind, of
 }
 
 // onDevice reports whether a sample that a statement is about had a node that was a device of a

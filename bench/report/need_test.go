@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"trivet.dev/trivet/bench/report"
+	"trivet.dev/trivet/bench/result"
 	"trivet.dev/trivet/measure/environment"
 )
 
@@ -64,6 +65,43 @@ func TestNeeds(t *testing.T) {
 		var b strings.Builder
 		if err := r.WriteText(&b); err != nil || lacks && !strings.Contains(b.String(), "would decide it: trivet bench run") || strings.Contains(b.String(), " (by a model) ") != c.model {
 			t.Errorf("%+v: %v\n%s", c, err, b.String())
+		}
+	}
+}
+
+// TestNeedsLoad proves that a statement about a load is judged where most samples of both sides had
+// it, and needs a faster machine where senders were behind in most of them, on either side; and that
+// a sender a little behind, or anything else that is bad, is no such need.
+func TestNeedsLoad(t *testing.T) {
+	behind := environment.Reason{Level: environment.Bad, Code: result.Behind, Text: "the sender in h1 sent 8 packets/s, not 10"}
+	little := environment.Reason{Level: environment.Doubtful, Code: result.Behind, Text: "the sender in h1 sent 9.5 packets/s, not 10"}
+	other := environment.Reason{Level: environment.Bad, Code: "cpu", Text: "CPU 99 %"}
+	for _, c := range []struct {
+		reason environment.Reason
+		a, b   int // of ten repetitions of each side
+		want   report.Outcome
+	}{
+		{behind, 0, 10, report.Fails}, {behind, 1, 10, "needs a faster machine"}, {behind, 10, 1, "needs a faster machine"}, {behind, 0, 0, report.Fails},
+		{little, 10, 10, report.Fails}, {other, 10, 10, report.Fails},
+	} {
+		h, samples := hopsOf(10, map[string]func(float64) float64{"a": line(3, 1), "b": line(3, 40)})
+		had := map[any]int{}
+		for i := range samples {
+			s := &samples[i]
+			s.Usage = &environment.Usage{Looks: 1}
+			if s.Factors["hops"] != 10.0 {
+				continue
+			}
+			who := s.Factors["who"]
+			if had[who]++; had[who] <= map[any]int{"a": c.a, "b": c.b}[who] {
+				s.Verdict = &environment.Verdict{Level: c.reason.Level, Reasons: []environment.Reason{c.reason}}
+			}
+		}
+		h.Experiment.File = "a b.yaml"
+		h.Experiment.Text = "paper: {trends: [{metric: m, needs: load, at: {who: b, hops: 10}, is: times, factor: 1, than: {who: a}, within: 1%}]}"
+		got := build(t, h, samples).Paper.Trends[0]
+		if got.Outcome != c.want || c.want.Needing() && (!strings.Contains(got.Why, "in 11 of 20 samples a sender sent less than nine tenths") || got.By != "trivet bench run 'a b.yaml', at a machine whose processors can send it") {
+			t.Errorf("%+v: %+v", c, got)
 		}
 	}
 }

@@ -194,8 +194,11 @@ type Sample struct {
 	Details      json.RawMessage      `json:"details,omitempty"` // output of the tool that may be of interest
 }
 
-// Failed is the code of the reason for a failure.
-const Failed = "failed"
+// Codes of reasons that others look for.
+const (
+	Failed = "failed"
+	Behind = "sender" // a sender did not hold its rate; bad where it sent less than nine tenths
+)
 
 // Fail marks a sample as failed. Its verdict is bad, whatever was measured before.
 func (s *Sample) Fail(why string) {

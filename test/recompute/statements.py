@@ -120,16 +120,29 @@ class Statement:
             return None if cpu.get("smt") in ("on", "off") else "needs SMT"
         if needs == "device":
             return None if self.on_device() else "needs the device"
+        if needs == "load":
+            return "needs a faster machine" if self.behind() else None
         if needs:
             return None if cpu.get("usable", 0) >= int(needs["processors"]) else f"needs {needs['processors']} processors"
         return None
 
     def sampled(self, at):
         """The usage of the samples that were watched and have values under a condition."""
+        for s in self.watched(at):
+            yield s["usage"]
+
+    def behind(self):
+        """Whether in most samples of both sides a sender was so far behind that they are bad."""
+        was = [any(r.get("code") == "sender" and r.get("level") == "bad" for r in (s.get("verdict") or {}).get("reasons") or [])
+               for at in self.sides() for s in self.watched(at)]
+        return 2 * sum(was) > len(was)
+
+    def watched(self, at):
+        """The samples that were watched and have values under a condition."""
         for s in self.result.samples:
             if s.get("usage") and self.d.get("probe", s["probe"]) == s["probe"] and any(
                     all(among(self.result.level(s, m, f), w) for f, w in at.items()) for m in self.result.measurements(s, self.d["metric"])):
-                yield s["usage"]
+                yield s
 
     def on_device(self):
         """Whether a sample of whom the statement is about was made with a device as a node, and none that is a model of one."""

@@ -172,6 +172,7 @@ const (
 	KVM        = "kvm"        // virtual machines whose processors are not emulated
 	SMT        = "smt"        // processors of which a core has several threads
 	Device     = "device"     // a device of its own for what stands for it here
+	Load       = "load"       // senders that send what they are asked to
 	Processors = "processors" // so many
 )
 
@@ -200,7 +201,7 @@ var (
 	spreads      = []string{Deviation, Variance}
 	ofs          = []string{Repetitions, Values}
 	trendOfs     = []string{Repetitions, Values, Slope, Curvature} // of which Values has an error of its own
-	needWords    = []string{KVM, SMT, Device}
+	needWords    = []string{KVM, SMT, Device, Load}
 )
 
 // CheckEach refuses what cannot stand for several values.

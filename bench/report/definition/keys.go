@@ -289,13 +289,13 @@ func (r *reader) trend(v *yamlfile.Value, p *Paper) {
 	}
 }
 
-// need reads kvm, smt, device, or {processors: 4}.
+// need reads kvm, smt, device, load, or {processors: 4}.
 func (r *reader) need(to *Need) field {
 	return func(v *yamlfile.Value) {
 		if v.Shape != yamlfile.Mapping {
 			if *to = (Need{What: v.Text}); v.Shape != yamlfile.Scalar || !slices.Contains(needWords, v.Text) {
 				*to = Need{}
-				r.add(v, "write kvm, smt, device or {processors: 4}", "%s: is not known here", v)
+				r.add(v, "write kvm, smt, device, load or {processors: 4}", "%s: is not known here", v)
 			}
 			return
 		}

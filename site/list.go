@@ -146,7 +146,8 @@ func (l *List) check(p *topology.Problems) {
 			p.Add(m.Pos, "set  vlans:  to others",
 				"VLAN %d of %s is one of %d-%d, which are for links of machines without", m.VLAN, m.Name, l.VLANs[0],
 				l.VLANs[1])
-		case m.Hosts == 1 && !l.By().Tagged: // its guard lets nothing else out
+		// The guard of such a machine lets nothing else out; instances have networks for its links.
+		case m.Hosts == 1 && !l.By().Tagged && l.Provided == nil:
 			p.Add(m.Pos, "write  carrier: vlan,  or let hosts be namespaces there:  hosts: 2",
 				"%s is to be a host itself (hosts: 1), and links of such machines are VLANs, not %s", m.Name, l.Carrier)
 		}
@@ -270,7 +271,7 @@ func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
 		case "vlan":
 			m.VLAN = vlan(o.Value, p)
 		case "hosts":
-			m.Hosts = hosts(o.Value, p)
+			m.Hosts = HostCount(o.Value, p)
 		case "kind", "agent", "ports":
 			m.readDevice(o, p)
 		default:
@@ -282,6 +283,13 @@ func (l *List) readMachine(q yamlfile.Pair, p *topology.Problems) *Machine {
 	}
 	m.checkDevice(p)
 	return m
+}
+
+// Reach reads how SSH reaches the machine: user@host:port.
+func (m *Machine) Reach(v *yamlfile.Value, p *topology.Problems) {
+	if at := parseTarget(text(v, p), v.Pos, p); at != nil {
+		m.Host, m.User, m.Port = at.Host, at.User, at.Port
+	}
 }
 
 // Option reads a key that machines of any source may have, and reports whether it is one.

@@ -58,7 +58,8 @@ type Router struct {
 
 // PortsOf lists the ports that a lab's nodes need in networks. resolved is the same topology with
 // everything filled in. Once nodes are placed, the list includes links of the provider's routers,
-// and links between two machines if the list says that these are networks.
+// links of hosts that are machines themselves, and links between two machines if the list says that
+// these are networks.
 func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 	keys, nodes, given := topology.LinkKeys(resolved), resolved.NodesByName(), topology.LinksByKey(t)
 	routers := map[string]*Router{}
@@ -69,7 +70,7 @@ func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 	}
 	for i, k := range resolved.Links {
 		routed := routers[k.Ends[0].Node] != nil || routers[k.Ends[1].Node] != nil
-		joins := routed || l.Provided != nil && l.Provided.Joins && k.Crosses(nodes)
+		joins := routed || l.Provided != nil && k.Crosses(nodes) && (l.Provided.Joins || ofMachine(k, nodes))
 		for j, near := range k.Ends {
 			n, network := nodes[near.Node], k.Ends[1-j].Network
 			if n == nil || network == "" && !joins {
@@ -97,6 +98,14 @@ func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 		}
 	}
 	return out
+}
+
+// ofMachine reports whether an end of a link is a host that is a machine itself.
+func ofMachine(k *topology.Link, nodes map[string]*topology.Node) bool {
+	return slices.ContainsFunc(k.Ends[:], func(e topology.Endpoint) bool {
+		n := nodes[e.Node]
+		return n != nil && n.Native
+	})
 }
 
 // Fill sets the ends of a topology's links to what the ports made for them have.

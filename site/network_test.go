@@ -82,3 +82,31 @@ func TestPortsOf(t *testing.T) {
 		}
 	}
 }
+
+// TestPortsOfMachines proves that links of a host that is a machine itself are networks, also where
+// links between machines are tunnels, with the host's MAC address at its end; and no others.
+func TestPortsOfMachines(t *testing.T) {
+	end := func(node string) topology.Endpoint {
+		return topology.Endpoint{Node: node, Interface: node + "-eth0", MAC: topology.MAC{2, 0, 0, 0, 0, 7}}
+	}
+	top := &topology.Topology{
+		Nodes: []*topology.Node{
+			{Name: "h1", Kind: topology.Host, On: "vm1", Native: true}, {Name: "h2", Kind: topology.Host, On: "i2"},
+			{Name: "s1", Kind: topology.Switch, On: "i1"}, {Name: "s2", Kind: topology.Switch, On: "i2"},
+		},
+		Links: []*topology.Link{
+			{Ends: [2]topology.Endpoint{end("s1"), end("h1")}}, {Ends: [2]topology.Endpoint{end("s1"), end("s2")}},
+			{Ends: [2]topology.Endpoint{end("s2"), end("h2")}},
+		},
+	}
+	var got []string
+	for _, p := range (&List{Provided: &Provided{}}).PortsOf(top, top) {
+		got = append(got, fmt.Sprintf("%s of %s at %s, %v", p.Link, p.Node, p.Site, p.MAC))
+	}
+	if want := "[s1-h1 of s1 at i1, 00:00:00:00:00:00 s1-h1 of h1 at vm1, 02:00:00:00:00:07]"; fmt.Sprint(got) != want {
+		t.Errorf("%q, want %s", got, want)
+	}
+	if got := (&List{}).PortsOf(top, top); len(got) > 0 {
+		t.Errorf("without a provider: %+v", got)
+	}
+}

@@ -64,7 +64,8 @@ type Provided struct {
 	// Made describes what each machine was made of (image, flavor), so that others can make the
 	// same.
 	Made map[string]map[string]string `json:"made,omitempty"`
-	// Links between two of these machines are networks of the provider.
+	// All links between two of these machines are networks of the provider; otherwise only those of
+	// hosts that are machines themselves.
 	Joins bool    `json:"joins,omitempty"`
 	Ports []*Port `json:"ports,omitempty"` // of nodes
 

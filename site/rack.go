@@ -177,15 +177,16 @@ func vlanRange(v *yamlfile.Value, p *topology.Problems) (r [2]uint16) {
 	return r
 }
 
-// maxHosts limits the hosts on a machine.
-const maxHosts = 1024
+// MaxHosts limits the hosts on a machine.
+const MaxHosts = 1024
 
-func hosts(v *yamlfile.Value, p *topology.Problems) int {
+// HostCount reads the maximum number of hosts on a machine; see Machine.Hosts.
+func HostCount(v *yamlfile.Value, p *topology.Problems) int {
 	n, err := strconv.Atoi(v.Text)
-	if v.Shape != yamlfile.Scalar || err != nil || n < 1 || n > maxHosts {
+	if v.Shape != yamlfile.Scalar || err != nil || n < 1 || n > MaxHosts {
 		p.Add(v.Pos,
 			fmt.Sprintf("hosts: 1 makes the machine itself the host, hosts: 4 makes room for four; at most %d",
-				maxHosts), "%s is not a number of hosts", v)
+				MaxHosts), "%s is not a number of hosts", v)
 	}
 	return n
 }

@@ -47,7 +47,7 @@ func Schema() []byte {
 		"ports": describe("Interfaces of such a device that may be ports of the switch.",
 			object{"anyOf": []object{nic(), {"type": "array", "uniqueItems": true, "items": nic()}}}),
 		"hosts": describe("It takes hosts only, so many at most; 1: the host is the machine itself.",
-			object{"type": "integer", "minimum": 1, "maximum": maxHosts}),
+			object{"type": "integer", "minimum": 1, "maximum": MaxHosts}),
 	})}}
 	machines := object{"anyOf": []object{
 		{"type": "object", "minProperties": 1, "maxProperties": MaxMachines, "additionalProperties": machine,

@@ -11,7 +11,9 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/keypairs"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/quotas"
 
@@ -23,6 +25,7 @@ import (
 type found struct {
 	images   map[string]images.Image   // by machine
 	flavors  map[string]flavors.Flavor // by machine
+	userData map[string][]byte         // by machine: its own
 	network  *thing                    // the existing one; nil: one is to be made
 	external *thing                    // network of floating IPs; nil: there are none
 }
@@ -45,7 +48,12 @@ func (a *account) Check(ctx context.Context, l *site.List) error {
 // find looks up what a list names.
 func (a *account) find(ctx context.Context, l *site.List) (f found, err error) {
 	var wrong []error
-	f.images, f.flavors = map[string]images.Image{}, map[string]flavors.Flavor{}
+	f.images, f.flavors, f.userData = map[string]images.Image{}, map[string]flavors.Flavor{}, map[string][]byte{}
+	_, missing := a.existing(ctx, l)
+	made := a.options.made(l)
+	if wrong = append(wrong, missing); len(made) == 0 {
+		return f, missing
+	}
 	pages, err := images.List(a.glance, images.ListOpts{Status: images.ImageStatusActive}).AllPages(ctx)
 	if err != nil {
 		return f, explained("list images", err)
@@ -61,8 +69,11 @@ func (a *account) find(ctx context.Context, l *site.List) (f found, err error) {
 	if err != nil {
 		return f, err
 	}
-	for _, m := range l.Machines {
+	wrong = append(wrong, a.checkKeyPairs(ctx, made))
+	for _, m := range made {
 		of := a.options.of(m.Name)
+		own, err := ownUserData(of.UserData)
+		f.userData[m.Name], wrong = own, append(wrong, err)
 		image, err1 := choose("image", of.Image, allImages,
 			func(i images.Image) (string, string) { return i.ID, i.Name })
 		flavor, err2 := choose("flavor", of.Flavor, allFlavors,
@@ -98,6 +109,61 @@ func (a *account) find(ctx context.Context, l *site.List) (f found, err error) {
 		}
 	}
 	return f, errors.Join(unique(wrong)...)
+}
+
+// existing returns the IDs of the servers that a list names, by machine.
+func (a *account) existing(ctx context.Context, l *site.List) (map[string]string, error) {
+	ids := map[string]string{}
+	if len(a.options.made(l)) == len(l.Machines) {
+		return ids, nil
+	}
+	pages, err := servers.List(a.nova, servers.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return nil, explained("list instances", err)
+	}
+	all, err := servers.ExtractServers(pages)
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	of := map[string]string{} // machines, by server
+	for _, m := range l.Machines {
+		name := a.options.Instances[m.Name].Server
+		if name == "" {
+			continue
+		}
+		s, err := choose("server", name, all, func(s servers.Server) (string, string) { return s.ID, s.Name })
+		switch {
+		case err != nil:
+			wrong = append(wrong, err)
+		case s.Status != "ACTIVE":
+			wrong = append(wrong, fmt.Errorf("the server %s is %s: openstack server start %s", s.Name, s.Status, s.ID))
+		case of[s.ID] != "":
+			wrong = append(wrong, fmt.Errorf("%s and %s are the same server: %s", of[s.ID], m.Name, s.Name))
+		}
+		ids[m.Name], of[s.ID] = s.ID, m.Name
+	}
+	return ids, errors.Join(wrong...)
+}
+
+// checkKeyPairs reports key pairs that are named and not there.
+func (a *account) checkKeyPairs(ctx context.Context, made []*site.Machine) error {
+	var wrong []error
+	seen := map[string]bool{"": true}
+	for _, m := range made {
+		name := a.options.of(m.Name).KeyPair
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		err := keypairs.Get(ctx, a.nova, url.PathEscape(name), nil).Err
+		if gophercloud.ResponseCodeIs(err, http.StatusNotFound) {
+			wrong = append(wrong, fmt.Errorf("there is no key pair %s: openstack keypair list", name))
+		} else {
+			wrong = append(wrong, explained("ask for the key pair "+name, err))
+		}
+	}
+	return errors.Join(wrong...)
 }
 
 // unique removes repeated errors: many instances may request the same.
@@ -146,6 +212,9 @@ func choose[T any](what, name string, all []T, of func(T) (id, name string)) (ch
 
 // room reports what exceeds the project's quotas.
 func (a *account) room(ctx context.Context, f found) error {
+	if len(f.flavors) == 0 {
+		return nil
+	}
 	var lacks shortage
 	cores, memory := 0, 0
 	for _, x := range f.flavors {

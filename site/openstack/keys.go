@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
-	"go.yaml.in/yaml/v3"
 	"golang.org/x/crypto/ssh"
 
 	"trivet.dev/trivet/internal/asuser"
@@ -33,13 +32,13 @@ const keysDir = ".cache/trivet/openstack"
 func keyFile(u *site.User, key string) string { return filepath.Join(u.Home(), keysDir, key) }
 
 // newKeys makes the keys, and writes the private key for logins to a file.
-func newKeys(u *site.User, al site.Allocation, l *site.List) (k keys, err error) {
+func newKeys(u *site.User, al site.Allocation, instances []*site.Machine) (k keys, err error) {
 	own, err := newPair(al.Key)
 	if err != nil {
 		return k, err
 	}
 	k = keys{file: keyFile(u, al.Key), login: own.public, hosts: map[string]pair{}}
-	for _, m := range l.Machines {
+	for _, m := range instances {
 		if k.hosts[m.Name], err = newPair(m.Name); err != nil {
 			return k, err
 		}
@@ -68,19 +67,15 @@ func newPair(comment string) (p pair, err error) {
 func (k keys) hostKey(name string) string { return k.hosts[name].public }
 
 // userData returns the cloud-init configuration of an instance
-// (https://cloudinit.readthedocs.io/en/latest/reference/modules.html#ssh).
-func (k keys) userData(name string) []byte {
-	b, err := yaml.Marshal(map[string]any{
-		"ssh_authorized_keys": []string{k.login},
-		"ssh_deletekeys":      true,
+// (https://cloudinit.readthedocs.io/en/latest/reference/modules.html#ssh), with its own user data.
+func (k keys) userData(name string, own []byte) ([]byte, error) {
+	return mergeUserData(map[string]any{
+		logins:           []string{k.login},
+		"ssh_deletekeys": true,
 		"ssh_keys": map[string]string{"ed25519_private": k.hosts[name].private,
 			"ed25519_public": k.hosts[name].public},
 		"hostname": name,
-	})
-	if err != nil {
-		panic(fmt.Sprintf("cloud-config: %v", err)) // strings alone
-	}
-	return append([]byte("#cloud-config\n"), b...)
+	}, own)
 }
 
 // userOf returns the default user of an image, as far as it is known: distributions name it after

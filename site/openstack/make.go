@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/keypairs"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"golang.org/x/sync/errgroup"
 
@@ -38,6 +39,7 @@ type building struct {
 	site.Allocation
 	mark string
 	keys keys
+	made []*site.Machine // those of the list that are made
 	say  func(string)
 }
 
@@ -54,8 +56,12 @@ func (a *account) Make(ctx context.Context, l *site.List, al site.Allocation, sa
 	if err := a.room(ctx, f); err != nil {
 		return err
 	}
-	b := &building{account: a, found: f, Allocation: al, mark: markOf(al), say: say}
-	if b.keys, err = newKeys(a.user, al, l); err != nil {
+	b := &building{account: a, found: f, Allocation: al, mark: markOf(al), made: a.options.made(l), say: say}
+	l.Provided.Made = map[string]map[string]string{}
+	if len(b.made) == 0 {
+		return b.entered(ctx, l)
+	}
+	if b.keys, err = newKeys(a.user, al, b.made); err != nil {
 		return err
 	}
 	say("a network")
@@ -68,13 +74,13 @@ func (a *account) Make(ctx context.Context, l *site.List, al site.Allocation, sa
 			return err
 		}
 	}
-	say(words.Plural(len(l.Machines), "port"))
-	at, err := b.makePorts(ctx, l, group.ID)
+	say(words.Plural(len(b.made), "port"))
+	at, err := b.makePorts(ctx, group.ID)
 	if err != nil {
 		return err
 	}
-	say(words.Plural(len(l.Machines), "instance"))
-	if err := b.makeServers(ctx, l, at); err != nil {
+	say(words.Plural(len(b.made), "instance"))
+	if err := b.makeServers(ctx, at); err != nil {
 		return err
 	}
 	if err := b.reach(ctx, l, at); err != nil {
@@ -161,9 +167,9 @@ func (b *building) makeNetwork(ctx context.Context) error {
 
 // makePorts makes the first port of each instance, all in one request, which takes Neutron half the
 // time per port.
-func (b *building) makePorts(ctx context.Context, l *site.List, group string) (map[string]thing, error) {
+func (b *building) makePorts(ctx context.Context, group string) (map[string]thing, error) {
 	var bodies []map[string]any
-	for _, m := range l.Machines {
+	for _, m := range b.made {
 		bodies = append(bodies,
 			map[string]any{"network_id": b.network.ID, "name": b.called(m.Name), "security_groups": []string{group}})
 	}
@@ -172,7 +178,7 @@ func (b *building) makePorts(ctx context.Context, l *site.List, group string) (m
 		return nil, err
 	}
 	at := map[string]thing{}
-	for _, m := range l.Machines {
+	for _, m := range b.made {
 		p := made[b.called(m.Name)]
 		if len(p.FixedIPs) == 0 {
 			return nil, fmt.Errorf("the service made no port with an address for %s", m.Name)
@@ -207,10 +213,10 @@ func (b *building) createAll(ctx context.Context, k kind, bodies []map[string]an
 }
 
 // makeServers requests the instances from Nova; they boot in the background.
-func (b *building) makeServers(ctx context.Context, l *site.List, at map[string]thing) error {
+func (b *building) makeServers(ctx context.Context, at map[string]thing) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
-	for _, m := range l.Machines {
+	for _, m := range b.made {
 		g.Go(func() error { return b.makeServer(ctx, m.Name, at[m.Name].ID) })
 	}
 	return g.Wait()
@@ -218,12 +224,17 @@ func (b *building) makeServers(ctx context.Context, l *site.List, at map[string]
 
 func (b *building) makeServer(ctx context.Context, name, port string) error {
 	drive := true // without it, the network would need a metadata service
+	userData, err := b.keys.userData(name, b.userData[name])
+	if err != nil {
+		return err
+	}
 	o := servers.CreateOpts{Name: b.called(name), ImageRef: b.images[name].ID, FlavorRef: b.flavors[name].ID,
 		AvailabilityZone: b.options.of(name).Zone,
-		Networks:         []servers.Network{{Port: port}}, ConfigDrive: &drive, UserData: b.keys.userData(name),
+		Networks:         []servers.Network{{Port: port}}, ConfigDrive: &drive, UserData: userData,
 		Metadata: map[string]string{"trivet": b.mark}}
 	return once(ctx, "make the instance "+o.Name, func(ctx context.Context) error {
-		_, err := servers.Create(ctx, b.nova, o, nil).Extract()
+		with := keypairs.CreateOptsExt{CreateOptsBuilder: o, KeyName: b.options.of(name).KeyPair}
+		_, err := servers.Create(ctx, b.nova, with, nil).Extract()
 		return err
 	}, func() (bool, error) {
 		there, err := b.servers(ctx, b.Key)
@@ -250,13 +261,12 @@ func (a *account) servers(ctx context.Context, key string) ([]servers.Server, er
 // reach gives the instances addresses at which this machine reaches them.
 func (b *building) reach(ctx context.Context, l *site.List, at map[string]thing) error {
 	if b.external != nil {
-		b.say(words.Plural(len(l.Machines), "floating IP"))
+		b.say(words.Plural(len(b.made), "floating IP"))
 	}
-	l.Provided.Made = map[string]map[string]string{}
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
-	for _, m := range l.Machines {
+	for _, m := range b.made {
 		g.Go(func() error {
 			inner, address := at[m.Name].FixedIPs[0].Address, ""
 			if address = inner; b.external != nil {
@@ -321,11 +331,11 @@ func (b *building) booted(ctx context.Context, l *site.List) error {
 			}
 		}
 		if b.say(fmt.Sprintf("%d of %s run", active,
-			words.Plural(len(l.Machines), "instance"))); active == len(l.Machines) {
+			words.Plural(len(b.made), "instance"))); active == len(b.made) {
 			return nil
 		}
 		if wait.Over() {
-			return fmt.Errorf("%d of %s: %w", active, words.Plural(len(l.Machines), "instance"), wait.Err())
+			return fmt.Errorf("%d of %s: %w", active, words.Plural(len(b.made), "instance"), wait.Err())
 		}
 		if err := sleep(ctx, 2*time.Second); err != nil {
 			return err
@@ -349,7 +359,8 @@ func (b *building) entered(ctx context.Context, l *site.List) error {
 				}
 				var not *site.Unreachable
 				if ctx.Err() != nil || !errors.As(err, &not) || wait.Over() {
-					return fmt.Errorf("the instance %s runs, but does not let us in: %w\n  what it says:  openstack console log show %s", b.called(m.Name), err, b.called(m.Name))
+					name := cmp.Or(b.options.Instances[m.Name].Server, b.called(m.Name))
+					return fmt.Errorf("the instance %s runs, but does not let us in: %w\n  what it says:  openstack console log show %s", name, err, name)
 				}
 				if err := sleep(ctx, time.Second); err != nil {
 					return err

@@ -7,10 +7,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"trivet.dev/trivet/internal/lists"
 	"trivet.dev/trivet/site"
 	"trivet.dev/trivet/topology"
 	"trivet.dev/trivet/topology/formats/yamlfile"
@@ -27,12 +29,15 @@ func init() {
 // Options are what a file says about a lab's instances. Unset options are chosen if there is only
 // one possibility.
 type Options struct {
-	Cloud   string `json:"cloud,omitempty"`   // a name in clouds.yaml; unset: OS_CLOUD, or OS_AUTH_URL and so on
-	Image   string `json:"image,omitempty"`   // a name or an ID
-	Flavor  string `json:"flavor,omitempty"`  // the same
-	User    string `json:"user,omitempty"`    // to log in as; unset: the image's default user
-	Zone    string `json:"zone,omitempty"`    // an availability zone of Nova
-	Network string `json:"network,omitempty"` // of the instances' first ports; unset: one is made
+	Cloud   string `json:"cloud,omitempty"`    // a name in clouds.yaml; unset: OS_CLOUD, or OS_AUTH_URL and so on
+	Image   string `json:"image,omitempty"`    // a name or an ID
+	Flavor  string `json:"flavor,omitempty"`   // the same
+	User    string `json:"user,omitempty"`     // to log in as; unset: the image's default user
+	Zone    string `json:"zone,omitempty"`     // an availability zone of Nova
+	KeyPair string `json:"key_pair,omitempty"` // of Nova, whose owner may log in, too
+	// File with more for cloud-init; see mergeUserData.
+	UserData string `json:"user_data,omitempty"`
+	Network  string `json:"network,omitempty"` // of the instances' first ports; unset: one is made
 	// Network of floating IPs; none: this machine reaches the instances' network directly.
 	External string `json:"external,omitempty"`
 	Links    string `json:"links,omitempty"` // links between instances: tunnels, or networks
@@ -44,9 +49,14 @@ type Options struct {
 
 // Instance is what a file says about one instance. Unset fields are as for all.
 type Instance struct {
-	Image  string `json:"image,omitempty"`
-	Flavor string `json:"flavor,omitempty"`
-	Zone   string `json:"zone,omitempty"`
+	Image    string `json:"image,omitempty"`
+	Flavor   string `json:"flavor,omitempty"`
+	Zone     string `json:"zone,omitempty"`
+	KeyPair  string `json:"key_pair,omitempty"`
+	UserData string `json:"user_data,omitempty"`
+
+	// Server names an existing server, which is the user's and stays; nothing else is set then.
+	Server string `json:"server,omitempty"`
 }
 
 // none, in place of an external network, means that there are no floating IPs.
@@ -109,16 +119,19 @@ func (o *Options) read(v *yamlfile.Value, l *site.List, p *topology.Problems) {
 		return
 	}
 	words := map[string]*string{"cloud": &o.Cloud, "image": &o.Image, "flavor": &o.Flavor, "user": &o.User,
-		"zone":    &o.Zone,
+		"zone": &o.Zone, "key_pair": &o.KeyPair,
 		"network": &o.Network, "external": &o.External, "host": &o.Host, "links": &o.Links}
 	for _, q := range v.Pairs {
 		switch to := words[q.Key.Text]; {
 		case to != nil:
 			*to = word(q.Value, p)
+		case q.Key.Text == "user_data":
+			o.UserData = besides(q.Value, p)
 		case q.Key.Text == "instances":
 			o.readInstances(q.Value, l, p)
 		default:
-			p.Add(q.Key.Pos, "known are cloud, image, flavor, user, zone, network, external, links, host, instances",
+			p.Add(q.Key.Pos,
+				"known are cloud, image, flavor, user, zone, key_pair, user_data, network, external, links, host, instances",
 				"openstack: there is no option %q", q.Key.Text)
 		}
 	}
@@ -171,16 +184,37 @@ func (o *Options) readInstance(q yamlfile.Pair, l *site.List, p *topology.Proble
 		p.Add(v.Pos, "write  "+name+": {flavor: large}", "an instance is a mapping, not %s", v)
 		return
 	}
-	words := map[string]*string{"image": &i.Image, "flavor": &i.Flavor, "zone": &i.Zone}
+	words := map[string]*string{"image": &i.Image, "flavor": &i.Flavor, "zone": &i.Zone, "key_pair": &i.KeyPair,
+		"server": &i.Server}
+	var ssh *yamlfile.Value
 	for _, option := range v.Pairs {
-		if to := words[option.Key.Text]; to != nil {
+		switch to := words[option.Key.Text]; {
+		case to != nil:
 			*to = word(option.Value, p)
-		} else if !m.Option(option, p) {
-			p.Add(option.Key.Pos, "known are image, flavor, zone, labels, cores", "instance %s: there is no option %q",
-				name, option.Key.Text)
+		case option.Key.Text == "user_data":
+			i.UserData = besides(option.Value, p)
+		case option.Key.Text == "hosts":
+			m.Hosts = site.HostCount(option.Value, p)
+		case option.Key.Text == "ssh":
+			ssh = option.Value
+		case !m.Option(option, p):
+			p.Add(option.Key.Pos,
+				"known are image, flavor, zone, key_pair, user_data, server, ssh, hosts, labels, cores",
+				"instance %s: there is no option %q", name, option.Key.Text)
 		}
 	}
 	o.Instances[name] = i
+	switch made := i; {
+	case (i.Server == "") != (ssh == nil):
+		p.Add(q.Key.Pos, "write  "+name+": {server: NAME, ssh: user@address}",
+			"%s: server: names a server that is there, and ssh: how to log in to it; each needs the other", name)
+	case i.Server != "":
+		if made.Server = ""; made != (Instance{}) {
+			p.Add(q.Key.Pos, "leave out image, flavor, zone, key_pair and user_data",
+				"%s is a server that is there, and not made of anything", name)
+		}
+		m.Reach(ssh, p)
+	}
 }
 
 // add adds a machine to a list. Until it is made, its host is its name.
@@ -193,7 +227,34 @@ func (o *Options) add(l *site.List, name string, i Instance, pos topology.Positi
 // of returns what an instance is made of, with defaults applied.
 func (o *Options) of(name string) Instance {
 	i := o.Instances[name]
-	return Instance{cmp.Or(i.Image, o.Image), cmp.Or(i.Flavor, o.Flavor), cmp.Or(i.Zone, o.Zone)}
+	if i.Server != "" {
+		return i
+	}
+	return Instance{Image: cmp.Or(i.Image, o.Image), Flavor: cmp.Or(i.Flavor, o.Flavor), Zone: cmp.Or(i.Zone, o.Zone),
+		KeyPair: cmp.Or(i.KeyPair, o.KeyPair), UserData: cmp.Or(i.UserData, o.UserData)}
+}
+
+// made lists the machines that are made; the others are servers that are there.
+func (o *Options) made(l *site.List) []*site.Machine {
+	return lists.Filter(l.Machines, func(m *site.Machine) bool { return o.Instances[m.Name].Server == "" })
+}
+
+// besides reads the name of a file in the directory of the one that names it, or below.
+func besides(v *yamlfile.Value, p *topology.Problems) string {
+	name := word(v, p)
+	if name == "" {
+		return ""
+	}
+	if !filepath.IsLocal(name) {
+		p.Add(v.Pos, "put it there, or below, and write  user_data: vm1.yaml",
+			"%s is not in the directory of this file", name)
+		return ""
+	}
+	path, err := filepath.Abs(filepath.Join(filepath.Dir(v.Pos.File), name))
+	if err != nil {
+		p.Add(v.Pos, "", "%v", err)
+	}
+	return path
 }
 
 // word reads a name or ID of something in the cloud.
@@ -222,9 +283,15 @@ func schema() map[string]any {
 	}
 	image, flavor, zone := name("Its image: a name or an ID."), name("Its flavor: a name or an ID."),
 		name("An availability zone of Nova.")
+	keyPair := name("A key pair of Nova, whose owner may log in, too.")
+	userData := name("A file beside this one with more for cloud-init: a #cloud-config, or a script.")
 	instance := object{"anyOf": []object{{"type": "null"},
 		{"type": "object", "additionalProperties": false, "properties": object{
-			"image": image, "flavor": flavor, "zone": zone,
+			"image": image, "flavor": flavor, "zone": zone, "key_pair": keyPair, "user_data": userData,
+			"server": name("A server that is there in its place: a name or an ID."),
+			"ssh":    name("How to log in to that server: user@address."),
+			"hosts": object{"description": "It takes hosts only, so many at most; 1: the host is the instance itself.",
+				"type": "integer", "minimum": 1, "maximum": site.MaxHosts},
 			"labels": object{"description": "A node that asks for one of them (on: gpu) runs here.",
 				"anyOf": []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}},
 			"cores": object{"description": "How many processors the lab may use; else the flavor's.", "type": "number",
@@ -232,7 +299,7 @@ func schema() map[string]any {
 		}}}}
 	return object{"type": "object", "additionalProperties": false, "properties": object{
 		"cloud": name("A name in clouds.yaml; else OS_CLOUD, or the variables of an openrc file."),
-		"image": image, "flavor": flavor, "zone": zone,
+		"image": image, "flavor": flavor, "zone": zone, "key_pair": keyPair, "user_data": userData,
 		"user":     name("Whom the image lets in over SSH; else its default user."),
 		"network":  name("Where the instances have their first port; else a network, with a router, is made."),
 		"external": name("The network that floating IPs are of. none: this machine reaches the instances without."),

@@ -62,7 +62,8 @@ func (a *account) CheckPorts(ctx context.Context, l *site.List, want []*site.Por
 	if links > 0 && a.options.Network == "" {
 		links++ // the instances' own network
 	}
-	return errors.Join(append(wrong, a.roomForPorts(ctx, len(want)+len(l.Machines), links, len(routersOf(want))))...)
+	more := len(want) + len(a.options.made(l))
+	return errors.Join(append(wrong, a.roomForPorts(ctx, more, links, len(routersOf(want))))...)
 }
 
 // findNetworks looks up the networks in which ports are wanted, by their names in the topology.
@@ -404,7 +405,10 @@ func (b *building) attach(ctx context.Context, l *site.List, want []*site.Port) 
 	if err != nil {
 		return err
 	}
-	servers := map[string]string{} // by the machine's name
+	servers, err := b.existing(ctx, l) // by the machine's name
+	if err != nil {
+		return err
+	}
 	for _, s := range all {
 		of, _ := ofMark(s.Metadata["trivet"])
 		servers[strings.TrimPrefix(s.Name, called(of, ""))] = s.ID

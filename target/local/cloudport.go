@@ -20,7 +20,8 @@ import (
 
 // A node's port in a provider's network is implemented in one of two ways. If the machine is an
 // instance at the provider, the port is an interface of the instance, identified by its MAC
-// address: the node takes it under the name of its own device. If the machine has the provider's
+// address: the node takes it under the name of its own device, also if it is the instance itself,
+// whose interfaces stay where they are. If the machine has the provider's
 // switch, the port is the far end of the node's device, plugged into that switch as a hypervisor
 // plugs its guests. The agent there knows the port by its ID: with Open vSwitch from the
 // interface's external_ids, with Linux bridges, where the agent itself adds the device to a bridge,
@@ -125,7 +126,7 @@ func (l *Lab) takeAttached(link *topology.Link, within topology.Endpoint, p *top
 	if err != nil {
 		return err
 	}
-	was.As = within.Interface
+	was.As, was.Stays = within.Interface, l.node(within.Node).Native
 	l.Record.External = append(l.Record.External, was)
 	if err := l.saveRecord(); err != nil {
 		return err
@@ -138,7 +139,11 @@ func (l *Lab) takeAttached(link *topology.Link, within topology.Endpoint, p *top
 	if err := netlink.LinkSetDown(dev); err != nil { // else it keeps its name
 		return err
 	}
-	if err := netlink.LinkSetNsFd(dev, int(ns.Fd())); err != nil {
+	move := func() error { return netlink.LinkSetNsFd(dev, int(ns.Fd())) }
+	if was.Stays {
+		move = func() error { return afresh(dev) }
+	}
+	if err := move(); err != nil {
 		return fmt.Errorf("move interface %s into the lab: %w", was.Name, err)
 	}
 	return inside.File(ns, func() error {

@@ -22,7 +22,8 @@ import (
 // A native host is this machine itself: its programs use the lab's network, with nothing of them
 // changed. Nothing is written to the machine's disk, so a reboot undoes all of it:
 //
-//   - the lab's interfaces are in the machine's own network namespace;
+//   - the lab's interfaces are in the machine's own network namespace: VLANs of its interfaces, or
+//     interfaces that a provider has attached for the lab;
 //   - rules (ip-rule(8)) make a routing table of the lab's come before the machine's, whose default
 //     routes do not count;
 //   - the names of the lab's nodes are in /etc/hosts, over which a file of the lab's is mounted;
@@ -62,15 +63,18 @@ func (l *Lab) beNative(t *topology.Topology) error {
 	if n == nil {
 		return l.endNative()
 	}
-	devices, vlans := []string{}, []uint16{}
+	devices, vlans, ports := []string{}, []uint16{}, map[topology.MAC]bool{}
 	for _, link := range t.Links {
 		for i, e := range link.Ends {
 			if e.Carrier != nil && e.Carrier.VLAN != 0 && !slices.Contains(vlans, e.Carrier.VLAN) {
 				vlans = append(vlans, e.Carrier.VLAN)
 			}
+			if e.Carrier != nil && e.Carrier.Port != nil {
+				ports[e.Carrier.Port.MAC] = true
+			}
 			if e.Node == n.Name {
 				devices = append(devices, e.Interface)
-			} else if e.Beyond() && link.Ends[1-i].Node == n.Name {
+			} else if e.External() && e.Carrier == nil && link.Ends[1-i].Node == n.Name {
 				return fmt.Errorf("link %s: %s is the machine itself, which has its interfaces already", link.Name(),
 					n.Name)
 			}
@@ -95,7 +99,7 @@ func (l *Lab) beNative(t *topology.Topology) error {
 			was.Devices = append(was.Devices, d)
 		}
 	}
-	if err := l.guardMachine(vlans); err != nil {
+	if err := l.guardMachine(vlans, ports); err != nil {
 		return err
 	}
 	if err := writeSysctls([]sysctl{{pingers, anybody, false}}); err != nil {
@@ -169,10 +173,13 @@ func NotNative(labs, other string) error {
 }
 
 // guardMachine lets only the lab's VLANs, and answers to the machine's management, leave through
-// the machine's own interfaces.
-func (l *Lab) guardMachine(vlans []uint16) error {
-	devices, management, err := l.waysOut()
+// the machine's own interfaces. Those with the MAC addresses of ports are the lab's.
+func (l *Lab) guardMachine(vlans []uint16, ports map[topology.MAC]bool) error {
+	devices, management, err := l.waysOut(ports)
 	if err != nil {
+		return err
+	}
+	if err := l.unguard(ports); err != nil {
 		return err
 	}
 	for _, dev := range devices {
@@ -200,10 +207,32 @@ func (l *Lab) guardMachine(vlans []uint16) error {
 	return nil
 }
 
-// waysOut lists the interfaces through which packets leave the machine: its hardware, and the one
-// with the management address, unless that is only a device on top of the others. If that is a
-// VLAN, its number is returned.
-func (l *Lab) waysOut() (out []netlink.Link, management uint16, err error) {
+// unguard removes the guard from interfaces that are the lab's by now, as they have the MAC address
+// of a port.
+func (l *Lab) unguard(ports map[topology.MAC]bool) error {
+	for name, queued := range l.Record.Native.Guarded {
+		dev, err := netlink.LinkByName(name)
+		if err != nil || !hasMAC(dev, ports) {
+			continue
+		}
+		if err := guard.Detach(dev, queued); err != nil {
+			return err
+		}
+		delete(l.Record.Native.Guarded, name)
+	}
+	return nil
+}
+
+// hasMAC says whether a device has one of these MAC addresses.
+func hasMAC(dev netlink.Link, macs map[topology.MAC]bool) bool {
+	mac := dev.Attrs().HardwareAddr
+	return len(mac) == len(topology.MAC{}) && macs[topology.MAC(mac)]
+}
+
+// waysOut lists the interfaces through which packets leave the machine, except those with the MAC
+// addresses of the lab's ports: its hardware, and the one with the management address, unless that
+// is only a device on top of the others. If that is a VLAN, its number is returned.
+func (l *Lab) waysOut(ports map[topology.MAC]bool) (out []netlink.Link, management uint16, err error) {
 	list, err := netlink.LinkList()
 	if err != nil {
 		return nil, 0, err
@@ -222,7 +251,7 @@ func (l *Lab) waysOut() (out []netlink.Link, management uint16, err error) {
 		a := dev.Attrs()
 		hardware := dev.Type() == "device" && a.RawFlags&unix.IFF_LOOPBACK == 0
 		leads := slices.Contains([]string{"bridge", "bond", "team"}, dev.Type())
-		if hardware || a.Index == with.Attrs().Index && !leads {
+		if (hardware || a.Index == with.Attrs().Index && !leads) && !hasMAC(dev, ports) {
 			out = append(out, dev)
 		}
 	}

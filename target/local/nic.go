@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"trivet.dev/trivet/internal/inside"
 	"trivet.dev/trivet/internal/netbatch"
 	"trivet.dev/trivet/internal/patience"
 	"trivet.dev/trivet/target/local/wifi"
@@ -49,6 +50,7 @@ type external struct {
 	Permanent [][]byte          `json:"neighbours,omitempty"`
 	Queues    [][]byte          `json:"queues,omitempty"`
 	InPlace   bool              `json:"in_place,omitempty"` // it has not left its namespace: see pulledEnd
+	Stays     bool              `json:"stays,omitempty"`    // it is in the machine's namespace in the lab, too
 }
 
 // userFlags are the flags of an interface that users set.
@@ -125,6 +127,9 @@ func (x external) sendHome() error {
 	if dev.Attrs().Group == netbatch.Group && x.Group != netbatch.Group {
 		return nil
 	}
+	if x.Stays {
+		return afresh(dev)
+	}
 	home, err := os.Open("/proc/self/ns/net") // of the process's first thread, which never leaves it
 	if err != nil {
 		return err
@@ -152,6 +157,31 @@ func (x external) sendHome() error {
 		return fmt.Errorf("give interface %s back to the machine: %w", x.Name, err)
 	}
 	return nil
+}
+
+// afresh moves a device of the thread's namespace to another one and back, so that the kernel
+// forgets everything that it had here.
+func afresh(dev netlink.Link) error {
+	here, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	away, err := inside.New()
+	if err != nil {
+		return err
+	}
+	defer away.Close()
+	if err := netlink.LinkSetNsFd(dev, int(away.Fd())); err != nil {
+		return err
+	}
+	return inside.File(away, func() error {
+		dev, err := netlink.LinkByName(dev.Attrs().Name)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetNsFd(dev, int(here.Fd()))
+	})
 }
 
 // moveRadio moves a wireless interface, and all else of its radio, to another namespace.

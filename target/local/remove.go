@@ -155,6 +155,10 @@ func removeDevices(dir string, lost func(string)) error {
 
 func sendAllHome(r Record, files []string, lost func(string)) error {
 	for _, x := range r.External {
+		files := files
+		if x.Stays {
+			files = []string{machineNet}
+		}
 		for _, file := range files {
 			if err := inNamespaceFile(file, x.sendHome); err != nil {
 				return err

@@ -30,8 +30,12 @@ func (l *Lab) prepareGateway() error {
 	return l.refuseForwarding()
 }
 
-// refuseForwarding updates the latter for the devices that are in use now.
+// refuseForwarding updates the latter for the devices that are in use now. Instances of a provider
+// do not have this machine as their gateway.
 func (l *Lab) refuseForwarding() error {
+	if l.state.Sites.Provided != nil {
+		return nil
+	}
 	var from []netip.Addr
 	for _, p := range l.used() {
 		if p.machine.Hosts > 0 {

@@ -13,7 +13,8 @@ import (
 // On of each, and Native of those that are a machine. A host goes to the machine that the file
 // names for it; else it stays where it was in old, if that has the label that it asks for; else it
 // goes to the machine with its own name; else, of the machines with that label and room, to the
-// first of those with the fewest hosts.
+// first of those with the fewest hosts. If a provider makes machines of both sorts, hosts that ask
+// for no place are left to the machines that take any node.
 func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) error {
 	if !list.TakesHosts() {
 		return nil
@@ -27,6 +28,7 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 			room[m.Name], names, total = m.Hosts, append(names, m.Name), total+m.Hosts
 		}
 	}
+	mixed := list.Provided != nil && len(names) < len(list.Machines)
 	was := map[string]*topology.Node{}
 	if old != nil {
 		was = old.NodesByName()
@@ -39,9 +41,11 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 		n.Native = m.Hosts == 1
 		has[m.Name]++
 		if room[m.Name]--; room[m.Name] == -1 {
-			p.Add(n.Pos,
-				fmt.Sprintf("place one elsewhere, or let it hold more, as namespaces:  %s: {ssh: %s, hosts: %d}",
-					m.Name, m, m.Hosts+1),
+			more := fmt.Sprintf("%s: {ssh: %s, hosts: %d}", m.Name, m, m.Hosts+1)
+			if list.Provided != nil {
+				more = fmt.Sprintf("%s: {hosts: %d}", m.Name, m.Hosts+1)
+			}
+			p.Add(n.Pos, "place one elsewhere, or let it hold more, as namespaces:  "+more,
 				"%s: %s takes no more than %d of the hosts that are to be there", n.Name, m.Name, m.Hosts)
 		}
 	}
@@ -61,7 +65,7 @@ func placeHosts(t *topology.Topology, list *site.List, old *topology.Topology) e
 		switch m := list.Machine(on); {
 		case m != nil:
 			put(n, m)
-		case on != topology.Head:
+		case on != topology.Head && (on != "" || !mixed):
 			n.On = on // a label, or none
 			open = append(open, n)
 		}

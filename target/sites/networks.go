@@ -20,6 +20,9 @@ func PortsWanted(l *site.List, t, resolved *topology.Topology) ([]*site.Port, er
 		if err := Place(placed, l, nil, nil); err != nil {
 			return nil, err
 		}
+		if err := Check(placed); err != nil { // before instances are made for it
+			return nil, err
+		}
 	}
 	want := l.PortsOf(t, placed)
 	switch {

@@ -133,6 +133,36 @@ func TestPlaceGiven(t *testing.T) {
 	}
 }
 
+// TestPlaceInstances proves that of a provider's machines those that are hosts themselves become the
+// hosts of their name, or that ask for them, and that all other nodes, hosts as well, are left to
+// the others; where all machines are hosts, any host goes to one, and what is no host has no place.
+func TestPlaceInstances(t *testing.T) {
+	list := machines("i1", "h2", "vm3")
+	list.Head.Only, list.Provided = true, &site.Provided{}
+	list.Machines[1].Hosts, list.Machines[2].Hosts = 1, 1
+	top := resolved(t, "linear,4")
+	top.Node("h4").On = "vm3"
+	if err := Place(top, list, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range top.Nodes {
+		on, is := "i1", false
+		switch n.Name {
+		case "h2":
+			on, is = "h2", true
+		case "h4":
+			on, is = "vm3", true
+		}
+		if n.Kind != topology.Controller && (n.On != on || n.Native != is) {
+			t.Errorf("%s is at %s, the machine itself: %v", n.Name, n.On, n.Native)
+		}
+	}
+	list.Machines = list.Machines[1:]
+	if err := Place(resolved(t, "linear,2"), list, nil, nil); err == nil || !strings.Contains(err.Error(), "there is no place for the others") {
+		t.Errorf("switches: %v", err)
+	}
+}
+
 // TestPlaceLabelled proves that a host and a switch that are somewhere by a label stay there,
 // though others with that label go or come before them in the file.
 func TestPlaceLabelled(t *testing.T) {

@@ -7,6 +7,7 @@ Its file system is this machine's with a layer in memory above it: the same prog
 is the body's. It has no home directory, /tmp, /var/tmp or /run in common with anybody."""
 import contextlib
 import ctypes
+import email
 import json
 import os
 import subprocess
@@ -64,8 +65,8 @@ def own_files():
 
 
 def boot(hostname, key, data):
-    """Do as much of what cloud-init does as a lab's machines need: of a #cloud-config these keys, else a script."""
-    config = yaml.safe_load(data) or {} if data.startswith("#cloud-config") else {}
+    """Do as much of what cloud-init does as a lab's machines need: of a #cloud-config these keys, and scripts."""
+    config, scripts = read(data)
     write("/etc/hostname", config.get("hostname", hostname) + "\n")
     subprocess.run(["hostname", "-F", "/etc/hostname"], check=True)
     write("/etc/hosts", f"127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {config.get('hostname', hostname)}\n")
@@ -86,9 +87,24 @@ def boot(hostname, key, data):
     for command in config.get("runcmd", []):
         command = ["sh", "-c", command] if isinstance(command, str) else command
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).wait()
+    for i, script in enumerate(scripts):
+        write(f"/run/user-data-{i}", script, 0o700)
+        subprocess.Popen([f"/run/user-data-{i}"], stdin=subprocess.DEVNULL, stdout=sys.stderr)
+
+
+def read(data):
+    """The cloud-config and the scripts of user data, which may be an archive of several parts."""
     if data.startswith("#!"):
-        write("/run/user-data", data, 0o700)
-        subprocess.Popen(["/run/user-data"], stdin=subprocess.DEVNULL, stdout=sys.stderr)
+        return {}, [data]
+    if data.startswith("#cloud-config"):
+        return yaml.safe_load(data) or {}, []
+    config, scripts = {}, []
+    for part in email.message_from_string(data).walk():
+        if part.get_content_type() == "text/cloud-config":
+            config = yaml.safe_load(part.get_payload()) or {}
+        elif part.get_content_type() == "text/x-shellscript":
+            scripts.append(part.get_payload())
+    return config, scripts
 
 
 def write(path, text, mode=0o644):

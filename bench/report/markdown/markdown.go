@@ -112,12 +112,12 @@ func group(results []Result) (out []page) {
 		r.File = path.Join(filepath.Base(dir), filepath.Base(r.Path))
 		i := slices.IndexFunc(out, func(p page) bool { return p.Name == name })
 		if i < 0 {
-			out = append(out, page{Summary: Summary{Name: name, Title: name}})
+			out = append(out, page{Summary: Summary{Name: name, Title: titled(name)}})
 			i = len(out) - 1
 		}
 		p := &out[i]
-		if r.Paper != nil && p.Title == name {
-			p.Title = cmp.Or(work(r.Paper.Source), name)
+		if r.Paper != nil && p.Title == titled(name) {
+			p.Title = cmp.Or(work(r.Paper.Source), p.Title)
 		}
 		base := slug(strings.TrimSuffix(filepath.Base(r.Path), filepath.Ext(r.Path)))
 		r.Name = base
@@ -128,6 +128,9 @@ func group(results []Result) (out []page) {
 	}
 	return out
 }
+
+// titled returns the title of a page by its name, as long as none of its results is of a paper.
+func titled(name string) string { return upper(strings.ReplaceAll(name, "-", " ")) }
 
 // slug returns a name that needs no escape in a link, and is not the index's.
 func slug(name string) string {

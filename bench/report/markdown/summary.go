@@ -67,7 +67,7 @@ type Statement struct {
 func (p *page) summarize(note string, kept []Summary) error {
 	if i := slices.IndexFunc(kept, func(s Summary) bool { return s.Name == p.Name }); i >= 0 {
 		p.Listed = slices.Clone(kept[i].Listed)
-		if old := kept[i].Title; old != "" && old != p.Name && slices.ContainsFunc(p.Listed, p.stays) {
+		if old := kept[i].Title; old != "" && old != titled(p.Name) && slices.ContainsFunc(p.Listed, p.stays) {
 			p.Title = old // one result's wording does not rename what is of others, too
 		}
 	}

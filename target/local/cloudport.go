@@ -141,7 +141,7 @@ func (l *Lab) takeAttached(link *topology.Link, within topology.Endpoint, p *top
 	}
 	move := func() error { return netlink.LinkSetNsFd(dev, int(ns.Fd())) }
 	if was.Stays {
-		move = func() error { return afresh(dev) }
+		move = func() error { return afresh(was.Name) }
 	}
 	if err := move(); err != nil {
 		return fmt.Errorf("move interface %s into the lab: %w", was.Name, err)

@@ -69,14 +69,11 @@ func TestAfresh(t *testing.T) {
 					return err
 				}
 				was.As, was.Stays = "h1-eth0", true
+				if err := afresh("eth1"); err != nil {
+					return err
+				}
 				dev, err := netlink.LinkByName("eth1")
 				if err != nil {
-					return err
-				}
-				if err := afresh(dev); err != nil {
-					return err
-				}
-				if dev, err = netlink.LinkByName("eth1"); err != nil {
 					return err
 				}
 				if had, err := netlink.AddrList(dev, netlink.FAMILY_V4); err != nil || len(had) > 0 {

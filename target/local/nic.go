@@ -128,7 +128,7 @@ func (x external) sendHome() error {
 		return nil
 	}
 	if x.Stays {
-		return afresh(dev)
+		return afresh(x.Name)
 	}
 	home, err := os.Open("/proc/self/ns/net") // of the process's first thread, which never leaves it
 	if err != nil {
@@ -161,7 +161,11 @@ func (x external) sendHome() error {
 
 // afresh moves a device of the thread's namespace to another one and back, so that the kernel
 // forgets everything that it had here.
-func afresh(dev netlink.Link) error {
+func afresh(name string) error {
+	dev, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
 	here, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return err
@@ -176,7 +180,7 @@ func afresh(dev netlink.Link) error {
 		return err
 	}
 	return inside.File(away, func() error {
-		dev, err := netlink.LinkByName(dev.Attrs().Name)
+		dev, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
 		}

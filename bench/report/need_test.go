@@ -70,8 +70,8 @@ func TestNeeds(t *testing.T) {
 }
 
 // TestNeedsLoad proves that a statement about a load is judged where most samples of both sides had
-// it, and needs a faster machine where senders were behind in most of them, on either side; and that
-// a sender a little behind, or anything else that is bad, is no such need.
+// it, and needs a faster machine where senders were behind in most of them, on either side; and
+// that a sender a little behind, or anything else that is bad, is no such need.
 func TestNeedsLoad(t *testing.T) {
 	behind := environment.Reason{Level: environment.Bad, Code: result.Behind, Text: "the sender in h1 sent 8 packets/s, not 10"}
 	little := environment.Reason{Level: environment.Doubtful, Code: result.Behind, Text: "the sender in h1 sent 9.5 packets/s, not 10"}

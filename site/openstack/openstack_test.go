@@ -72,9 +72,9 @@ func TestReadProblems(t *testing.T) {
 	}
 }
 
-// TestUserData proves that an instance's own user data and what lets the lab in are both there: in one
-// cloud-config, or in parts of an archive; and that user data that would keep the lab out, or that
-// cloud-init would not read, are refused with the reason.
+// TestUserData proves that an instance's own user data and what lets the lab in are both there: in
+// one cloud-config, or in parts of an archive; and that user data that would keep the lab out, or
+// that cloud-init would not read, are refused with the reason.
 func TestUserData(t *testing.T) {
 	k := keys{login: "ssh-ed25519 LAB", hosts: map[string]pair{"vm1": {"PRIVATE", "PUBLIC"}}}
 	read := func(data []byte) (c struct {

@@ -84,7 +84,7 @@ func mergeUserData(lab map[string]any, own []byte) (out []byte, err error) {
 	case is != "":
 		out, err = archive(configOf(lab), own, is)
 	default:
-		err = fmt.Errorf("it begins with %q: write %s, or a script that begins with #!", first, cloudConfig)
+		err = fmt.Errorf("it begins with %q: write %s, or #! and a script", first, cloudConfig)
 	}
 	if err == nil && len(out) > maxUserData {
 		err = fmt.Errorf("with what the lab adds it has %d bytes, and the cloud takes %d", len(out), maxUserData)
@@ -95,8 +95,8 @@ func mergeUserData(lab map[string]any, own []byte) (out []byte, err error) {
 // logins is cloud-config's key of those that may log in.
 const logins = "ssh_authorized_keys"
 
-// mergeConfig merges two cloud-configs. The keys that let the lab in are not the owner's to set, but
-// keys for logins are those of both.
+// mergeConfig merges two cloud-configs. The keys that let the lab in are not the owner's to set,
+// but keys for logins are those of both.
 func mergeConfig(lab map[string]any, own []byte) ([]byte, error) {
 	merged := map[string]any{}
 	if err := yaml.Unmarshal(own, &merged); err != nil {

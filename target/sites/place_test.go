@@ -133,9 +133,10 @@ func TestPlaceGiven(t *testing.T) {
 	}
 }
 
-// TestPlaceInstances proves that of a provider's machines those that are hosts themselves become the
-// hosts of their name, or that ask for them, and that all other nodes, hosts as well, are left to
-// the others; where all machines are hosts, any host goes to one, and what is no host has no place.
+// TestPlaceInstances proves that of a provider's machines those that are hosts themselves become
+// the hosts of their name, or that ask for them, and that all other nodes, hosts as well, are left
+// to the others; where all machines are hosts, any host goes to one, and what is no host has no
+// place.
 func TestPlaceInstances(t *testing.T) {
 	list := machines("i1", "h2", "vm3")
 	list.Head.Only, list.Provided = true, &site.Provided{}

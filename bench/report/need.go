@@ -88,9 +88,9 @@ func (d *data) wants(t definition.Trend) (why, where string) {
 			return "no device was measured", "with the device in the list"
 		}
 	case definition.Load:
-		if behind, of := d.behind(t); 2*behind > of {
-			return fmt.Sprintf("in %d of %s a sender sent less than nine tenths of what it was asked to", behind,
-				words.Plural(of, "sample")), "at a machine whose processors can send it"
+		if d.behind(t) {
+			return "in most samples a sender sent less than nine tenths of what it was asked to",
+				"at a machine whose processors can send it"
 		}
 	}
 	return "", ""
@@ -107,9 +107,10 @@ func (d *data) emulated(t definition.Trend) (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// behind counts the samples that a statement is tested with, and those among them in which a sender
-// was so far behind its rate that they are bad.
-func (d *data) behind(t definition.Trend) (behind, of int) {
+// behind reports whether, in most of the samples that a statement is tested with, a sender was so
+// far behind its rate that they are bad.
+func (d *data) behind(t definition.Trend) bool {
+	behind, of := 0, 0
 	sides := []definition.Source{t.Source}
 	if t.Than != nil {
 		sides = append(sides, otherSide(t))
@@ -123,7 +124,7 @@ func (d *data) behind(t definition.Trend) (behind, of int) {
 			})
 		})
 	}
-	return behind, of
+	return 2*behind > of
 }
 
 // onDevice reports whether a sample that a statement is about had a node that was a device of a

@@ -70,7 +70,7 @@ func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 	}
 	for i, k := range resolved.Links {
 		routed := routers[k.Ends[0].Node] != nil || routers[k.Ends[1].Node] != nil
-		joins := routed || l.Provided != nil && k.Crosses(nodes) && (l.Provided.Joins || ofMachine(k, nodes))
+		joins := routed || l.Provided != nil && k.Crosses(nodes) && (l.Provided.Joins || k.OfMachine(nodes))
 		for j, near := range k.Ends {
 			n, network := nodes[near.Node], k.Ends[1-j].Network
 			if n == nil || network == "" && !joins {
@@ -98,14 +98,6 @@ func (l *List) PortsOf(t, resolved *topology.Topology) (out []*Port) {
 		}
 	}
 	return out
-}
-
-// ofMachine reports whether an end of a link is a host that is a machine itself.
-func ofMachine(k *topology.Link, nodes map[string]*topology.Node) bool {
-	return slices.ContainsFunc(k.Ends[:], func(e topology.Endpoint) bool {
-		n := nodes[e.Node]
-		return n != nil && n.Native
-	})
 }
 
 // Fill sets the ends of a topology's links to what the ports made for them have.

@@ -64,6 +64,15 @@ func (l *Link) Crosses(nodes map[string]*Node) bool {
 	return a != nil && b != nil && a.Sited() != b.Sited()
 }
 
+// OfMachine says whether an end of a link is a host that is a machine itself; it needs all the nodes
+// by name.
+func (l *Link) OfMachine(nodes map[string]*Node) bool {
+	return slices.ContainsFunc(l.Ends[:], func(e Endpoint) bool {
+		n := nodes[e.Node]
+		return n != nil && n.Native
+	})
+}
+
 // Part returns the part of a resolved and placed topology at one site: the nodes there with all
 // that was assigned to them, the links between them, and its ends of the links to other sites and
 // into networks, for which carry returns the far end as the site at end i sees it. Controllers that

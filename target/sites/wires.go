@@ -95,7 +95,8 @@ func wireLinks(t *topology.Topology, list *site.List, had map[string]site.Wire) 
 		}
 		a, b := sited(l)
 		for _, w := range list.Wires {
-			if _, joins := w.At(a, b); joins && !taken[w.Ends] && !native(nodes, l) {
+			// The interfaces of a host that is a machine itself are not moved.
+			if _, joins := w.At(a, b); joins && !taken[w.Ends] && !l.OfMachine(nodes) {
 				out[keys[i]], taken[w.Ends] = w, true
 				break
 			}
@@ -136,12 +137,6 @@ func Devices(t *topology.Topology, list *site.List) string {
 		out = append(out, words.Plural(count[title], title))
 	}
 	return strings.Join(out, ", ")
-}
-
-// native says whether an end of a link is a host that is a machine itself, whose interfaces are not
-// moved.
-func native(nodes map[string]*topology.Node, l *topology.Link) bool {
-	return slices.ContainsFunc(l.Ends[:], func(e topology.Endpoint) bool { return nodes[e.Node].Native })
 }
 
 // checkUnwired says why a link without a wire cannot be made in another way.

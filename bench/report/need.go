@@ -98,10 +98,8 @@ func (d *data) wants(t definition.Trend) (why, where string) {
 
 // emulated are the nodes whose processors QEMU emulated in samples that a statement is tested with.
 func (d *data) emulated(t definition.Trend) (nodes []string) {
-	for _, src := range []definition.Source{t.Source, otherSide(t)} {
-		for _, s := range d.samplesOf(src) {
-			nodes = append(nodes, s.Usage.Emulated()...)
-		}
+	for _, s := range d.tested(t) {
+		nodes = append(nodes, s.Usage.Emulated()...)
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
@@ -110,21 +108,13 @@ func (d *data) emulated(t definition.Trend) (nodes []string) {
 // behind reports whether, in most of the samples that a statement is tested with, a sender was so
 // far behind its rate that they are bad.
 func (d *data) behind(t definition.Trend) bool {
-	behind, of := 0, 0
-	sides := []definition.Source{t.Source}
-	if t.Than != nil {
-		sides = append(sides, otherSide(t))
-	}
-	for _, src := range sides {
-		samples := d.samplesOf(src)
-		of += len(samples)
-		behind += lists.Count(samples, func(s *result.Sample) bool {
-			return slices.ContainsFunc(s.Judged().Reasons, func(r environment.Reason) bool {
-				return r.Code == result.Behind && r.Level == environment.Bad
-			})
+	samples := d.tested(t)
+	behind := lists.Count(samples, func(s *result.Sample) bool {
+		return slices.ContainsFunc(s.Judged().Reasons, func(r environment.Reason) bool {
+			return r.Code == result.Behind && r.Level == environment.Bad
 		})
-	}
-	return 2*behind > of
+	})
+	return 2*behind > len(samples)
 }
 
 // onDevice reports whether a sample that a statement is about had a node that was a device of a
@@ -138,9 +128,13 @@ func (d *data) onDevice(t definition.Trend) bool {
 // byModel reports whether nodes stood for devices, as a model, in samples that a statement is
 // tested with.
 func (d *data) byModel(t definition.Trend) bool {
-	modelled := func(s *result.Sample) bool { return len(s.Usage.Models) > 0 }
-	return slices.ContainsFunc(d.samplesOf(t.Source), modelled) ||
-		slices.ContainsFunc(d.samplesOf(otherSide(t)), modelled)
+	return slices.ContainsFunc(d.tested(t), func(s *result.Sample) bool { return len(s.Usage.Models) > 0 })
+}
+
+// tested are the samples that a statement is tested with: those of its two sides, which are the
+// same where it compares with nothing else.
+func (d *data) tested(t definition.Trend) []*result.Sample {
+	return slices.Concat(d.samplesOf(t.Source), d.samplesOf(otherSide(t)))
 }
 
 // samplesOf are the samples that were watched and have values of a source.

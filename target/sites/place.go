@@ -308,18 +308,26 @@ func (p *placer) refine() {
 	}
 }
 
-// Check says what in a placed topology cannot be spread over several sites.
-func Check(t *topology.Topology) error {
-	var p topology.Problems
-	if (t.Management != topology.Management{}) {
-		p.Add(t.Pos, "leave it out; trivet exec and trivet shell reach nodes at all sites",
-			"management %s: a lab over several machines has no management network", t.Management)
-	}
-	nodes, ends := t.NodesByName(), topology.EndsOf(t)
+// checkNatives says which settings hosts that are machines themselves cannot have.
+func checkNatives(t *topology.Topology) (p topology.Problems) {
+	ends := topology.EndsOf(t)
 	for _, n := range t.Nodes {
 		if n.Native {
 			checkNative(n, ends[n.Name], &p)
 		}
+	}
+	return p
+}
+
+// Check says what in a placed topology cannot be spread over several sites.
+func Check(t *topology.Topology) error {
+	p := checkNatives(t)
+	if (t.Management != topology.Management{}) {
+		p.Add(t.Pos, "leave it out; trivet exec and trivet shell reach nodes at all sites",
+			"management %s: a lab over several machines has no management network", t.Management)
+	}
+	nodes := t.NodesByName()
+	for _, n := range t.Nodes {
 		for _, other := range n.After {
 			if o := nodes[other]; o != nil && o.Sited() != n.Sited() {
 				p.Add(n.Pos, "place both at one machine: on", "%s %s: after: %s is at another machine, %s", n.Kind,

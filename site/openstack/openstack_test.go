@@ -3,6 +3,7 @@ package openstack
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"trivet.dev/trivet/site"
@@ -74,7 +76,8 @@ func TestReadProblems(t *testing.T) {
 
 // TestUserData proves that an instance's own user data and what lets the lab in are both there: in
 // one cloud-config, or in parts of an archive; and that user data that would keep the lab out, or
-// that cloud-init would not read, are refused with the reason.
+// that cloud-init would not read, are refused with the reason, as is what is no file of its
+// directory: a pipe is not waited for.
 func TestUserData(t *testing.T) {
 	k := keys{login: "ssh-ed25519 LAB", hosts: map[string]pair{"vm1": {"PRIVATE", "PUBLIC"}}}
 	read := func(data []byte) (c struct {
@@ -141,8 +144,15 @@ func TestUserData(t *testing.T) {
 			t.Errorf("%.40q: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := ownUserData(dir); err == nil || !strings.Contains(err.Error(), "is no file") {
-		t.Errorf("a directory: %v", err)
+	pipe, out := filepath.Join(dir, "pipe"), filepath.Join(dir, "out")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("/etc/hostname", out)); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{dir: "is not a regular file", pipe: "is not a regular file", out: "escapes",
+		filepath.Join(dir, "none"): "no such file"} {
+		if _, err := ownUserData(file); err == nil || !strings.Contains(err.Error(), file+": ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", file, err, want)
+		}
 	}
 }
 

@@ -2,17 +2,18 @@ package openstack
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"mime/multipart"
 	"net/textproto"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"trivet.dev/trivet/internal/asuser"
+	"trivet.dev/trivet/internal/lists"
+	"trivet.dev/trivet/topology/formats"
 )
 
 // maxUserData limits an instance's user data, in bytes, with what the lab adds: Nova takes 65,535
@@ -26,9 +27,10 @@ const (
 // (https://cloudinit.readthedocs.io/en/latest/explanation/format.html).
 const cloudConfig = "#cloud-config"
 
-// forms are the other forms of user data, by what they begin with, and their types as parts of an
-// archive.
-var forms = []struct{ begins, is string }{
+// form is another form of user data: what they begin with, and their type as a part of an archive.
+type form struct{ begins, is string }
+
+var forms = []form{
 	{"#!", "text/x-shellscript"},
 	{"#include", "text/x-include-url"},
 	{"#cloud-boothook", "text/cloud-boothook"},
@@ -36,28 +38,25 @@ var forms = []struct{ begins, is string }{
 }
 
 // ownUserData reads the user data that a file gives an instance, with the rights of the user who
-// asked; none without a file.
+// asked; none without a file. No link leads out of the file's directory.
 func ownUserData(file string) (data []byte, err error) {
 	if file == "" {
 		return nil, nil
 	}
 	err = asuser.Do(func() error {
-		f, err := os.Open(file)
+		root, err := os.OpenRoot(filepath.Dir(file))
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		if i, err := f.Stat(); err != nil || !i.Mode().IsRegular() {
-			return errors.Join(err, fmt.Errorf("%s is no file", file))
-		}
-		data, err = io.ReadAll(io.LimitReader(f, maxOwn+1))
+		defer root.Close()
+		data, err = formats.ReadBelow(root, filepath.Base(file))
 		return err
 	})
 	if err == nil && len(data) > maxOwn {
-		err = fmt.Errorf("%s has more than %d bytes", file, maxOwn)
+		err = fmt.Errorf("has more than %d bytes", maxOwn)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("user_data: %w", err)
+		return nil, fmt.Errorf("user_data: %s: %w", file, err)
 	}
 	if _, err := mergeUserData(map[string]any{logins: []string{}}, data); err != nil {
 		return nil, fmt.Errorf("user_data: %s: %w", file, err)
@@ -70,12 +69,7 @@ func ownUserData(file string) (data []byte, err error) {
 func mergeUserData(lab map[string]any, own []byte) (out []byte, err error) {
 	first, _, _ := strings.Cut(string(own), "\n")
 	first = strings.TrimSpace(first)
-	is := ""
-	for _, f := range forms {
-		if strings.HasPrefix(first, f.begins) {
-			is = f.is
-		}
-	}
+	is := lists.Find(forms, func(f form) bool { return strings.HasPrefix(first, f.begins) }).is
 	switch {
 	case len(own) == 0:
 		out = configOf(lab)

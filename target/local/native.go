@@ -248,10 +248,13 @@ func (l *Lab) waysOut(ports map[topology.MAC]bool) (out []netlink.Link, manageme
 		}
 	}
 	for _, dev := range list {
+		if hasMAC(dev, ports) {
+			continue
+		}
 		a := dev.Attrs()
 		hardware := dev.Type() == "device" && a.RawFlags&unix.IFF_LOOPBACK == 0
 		leads := slices.Contains([]string{"bridge", "bond", "team"}, dev.Type())
-		if (hardware || a.Index == with.Attrs().Index && !leads) && !hasMAC(dev, ports) {
+		if hardware || a.Index == with.Attrs().Index && !leads {
 			out = append(out, dev)
 		}
 	}

@@ -147,14 +147,14 @@ func TestPlaceInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range top.Nodes {
-		on, is := "i1", false
+		on, native := "i1", false
 		switch n.Name {
 		case "h2":
-			on, is = "h2", true
+			on, native = "h2", true
 		case "h4":
-			on, is = "vm3", true
+			on, native = "vm3", true
 		}
-		if n.Kind != topology.Controller && (n.On != on || n.Native != is) {
+		if n.Kind != topology.Controller && (n.On != on || n.Native != native) {
 			t.Errorf("%s is at %s, the machine itself: %v", n.Name, n.On, n.Native)
 		}
 	}

@@ -24,7 +24,7 @@ func TestOpenStackHosts(t *testing.T) {
 	c.network("own", "192.168.1.0/24", "192.168.1.1")
 	c.made = append([]string{"router remove subnet NAMErouter NAMEown", "router delete NAMErouter"}, c.made...)
 	c.do("router create NAMErouter --external-gateway provider", "router add subnet NAMErouter NAMEown")
-	server := c.serverBy("mine", "own", "192.168.1.3", "NAMEkey")
+	server := c.server("mine", "own", "192.168.1.3", "--key-name NAMEkey")
 	c.boots(server)
 	floating := lastWord(c.do("floating ip create provider -f value -c floating_ip_address"))
 	c.made = append([]string{"floating ip delete " + floating}, c.made...)
@@ -70,9 +70,7 @@ links:
 		m.file("bad.yaml", bad.cloud)
 		contains(t, m.want(1, "up", bad.file, "--on", "bad.yaml", "--name", m.name).err, bad.says)
 	}
-	if list := m.allocations(); len(list) > 0 {
-		t.Errorf("made by what was refused: %+v", list)
-	}
+	m.noneInCloud("what was refused")
 
 	contains(t, m.up(file, "--on", "cloud.yaml"), "2 networks of links", "web: 1 node", "vm2: 1 node")
 	contains(t, m.ok("ping", "--all"), "0 % lost")
@@ -106,19 +104,11 @@ links:
 	contains(t, m.ok("ping", "--all"), "0 % lost")
 
 	contains(t, m.ok("down", m.name), "nothing left")
-	if list := m.allocations(); len(list) > 0 {
-		t.Errorf("left: %+v", list)
-	}
+	m.noneInCloud("down")
 	if after := own(); after != before {
 		t.Errorf("the server had\n%s\nand has\n%s", before, after)
 	}
 	contains(t, c.do("server list -f value -c Name -c Status"), c.prefix+"mine ACTIVE")
-}
-
-// serverBy is server, with a key pair.
-func (c *tenant) serverBy(name, network, address, key string) string {
-	c.t.Helper()
-	return c.server(name, network, address+" --key-name "+key)
 }
 
 // lastWord returns the last word of what OpenStack's client has printed, without its prompts.

@@ -64,11 +64,12 @@ func (c *tenant) network(name, subnet, gateway string) {
 	c.do("network create NAME"+name, "subnet create NAME"+name+" --network NAME"+name+" --subnet-range "+subnet+" --gateway "+gateway+" --no-dhcp")
 }
 
-// server makes a server with one address in a network and returns its ID.
-func (c *tenant) server(name, network, address string) string {
+// server makes a server with one address in a network, and options of OpenStack's client, and
+// returns its ID.
+func (c *tenant) server(name, network, address string, options ...string) string {
 	c.t.Helper()
 	c.made = append([]string{"server delete --wait NAME" + name}, c.made...)
-	out := c.do("server create NAME" + name + " --image body --flavor tiny --security-group NAMErules --nic net-id=NAME" + network + ",v4-fixed-ip=" + address + " -f value -c id")
+	out := c.do("server create NAME" + name + " --image body --flavor tiny --security-group NAMErules --nic net-id=NAME" + network + ",v4-fixed-ip=" + address + " -f value -c id " + strings.Join(options, " "))
 	words := strings.Fields(strings.ReplaceAll(out, "(openstack)", ""))
 	if len(words) != 1 {
 		c.t.Fatalf("the ID of a server: %q", out)
@@ -209,9 +210,7 @@ func TestOpenStackFigure10(t *testing.T) {
 			c.reaches(vm1, "10.1.9.3")
 
 			contains(t, m.ok("down", m.name), "13 things removed", "nothing left")
-			if list := m.allocations(); len(list) > 0 {
-				t.Errorf("left in the cloud: %+v", list)
-			}
+			m.noneInCloud("down")
 			if left := m.sh("ovs-vsctl --bare --columns=name find Interface external_ids:trivet-lab=" + m.name); left != "" {
 				t.Errorf("left in Open vSwitch: %s", left)
 			}
@@ -266,9 +265,7 @@ links:
 		}
 		contains(t, m.want(1, args...).err, bad.says)
 	}
-	if list := m.allocations(); len(list) > 0 {
-		t.Errorf("made by what was refused: %+v", list)
-	}
+	m.noneInCloud("what was refused")
 
 	contains(t, m.up(good, "--on", "cloud.yaml"), "attached to i1", "r1: 192.168.1.1/24")
 	contains(t, m.ok("inspect"), "attached", "192.168.2.")
@@ -300,9 +297,7 @@ links:
 		t.Errorf("%+v", list)
 	}
 	contains(t, m.ok("down", m.name), "nothing left")
-	if list := m.allocations(); len(list) > 0 {
-		t.Errorf("left: %+v", list)
-	}
+	m.noneInCloud("down")
 	contains(t, c.do("server list -f value -c Name -c Status"), c.prefix+"vm1 ACTIVE")
 }
 
@@ -365,14 +360,10 @@ links:
 	contains(t, m.ok("ping", "--all"), "0 % lost")
 
 	contains(t, m.ok("down", m.name), "nothing left")
-	if list := m.allocations(); len(list) > 0 {
-		t.Errorf("left: %+v", list)
-	}
+	m.noneInCloud("down")
 	large := m.file("large.yaml", strings.Replace(text, "{bandwidth: 50mbit}", "{mtu: 9000}", 1))
 	contains(t, m.want(1, "up", large, "--on", "cloud.yaml", "--name", m.name).err, "link s1-s2: packets in networks of this project have at most 1500 bytes, and 9000 are asked for")
-	if list := m.allocations(); len(list) > 0 {
-		t.Errorf("left by what was refused: %+v", list)
-	}
+	m.noneInCloud("what was refused")
 }
 
 // noneWrong proves that a lab is what its topology says, as far as can be told.

@@ -61,9 +61,7 @@ MORE`
 				}
 				contains(t, m.want(1, args...).err, bad.says)
 			}
-			if list := m.allocations(); len(list) > 0 {
-				t.Errorf("made by what was refused: %+v", list)
-			}
+			m.noneInCloud("what was refused")
 
 			m.up(good, "--on", "cloud.yaml")
 			eventually(t, "Neutron's agent has set the routes", func() bool { return m.run("ping", "h1", "h2", "-c", "1").code == 0 })
@@ -119,9 +117,7 @@ MORE`
 			contains(t, m.ok("apply", "--lab", m.name, file("host.yaml", "{}", "  - k1 -- h2: {from: {address: none}, to: {address: none}}\n")), "1 change made")
 			m.pingAll(12)
 			contains(t, m.ok("down", m.name), "nothing left")
-			if list := m.allocations(); len(list) > 0 {
-				t.Errorf("left in the cloud: %+v", list)
-			}
+			m.noneInCloud("down")
 		})
 	}
 }

@@ -106,9 +106,7 @@ func TestOpenStack(t *testing.T) {
 		t.Errorf("the secret is in %s, or was printed", found)
 	}
 	contains(t, m.ok("down", m.name), "openstack: 9 things removed", "nothing left")
-	if list := m.allocations(); len(list) > 0 {
-		t.Errorf("left: %+v", list)
-	}
+	m.noneInCloud("down")
 	if left, _ := filepath.Glob(filepath.Join(m.dir, ".cache/trivet/openstack/*")); len(left) > 0 {
 		t.Errorf("left: %s", left)
 	}
@@ -119,6 +117,14 @@ func TestOpenStack(t *testing.T) {
 func (m *machine) allocations() []site.Allocation {
 	m.t.Helper()
 	return slices.DeleteFunc(jsonOf[[]site.Allocation](m, "ls", "--on", "cloud.yaml"), func(a site.Allocation) bool { return a.Lab != m.name })
+}
+
+// noneInCloud proves that the machine's lab has nothing in the cloud.
+func (m *machine) noneInCloud(after string) {
+	m.t.Helper()
+	if list := m.allocations(); len(list) > 0 {
+		m.t.Errorf("in the cloud after %s: %+v", after, list)
+	}
 }
 
 // holds proves that a bandwidth set on a link holds both ways between two hosts.

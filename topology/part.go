@@ -64,8 +64,8 @@ func (l *Link) Crosses(nodes map[string]*Node) bool {
 	return a != nil && b != nil && a.Sited() != b.Sited()
 }
 
-// OfMachine says whether an end of a link is a host that is a machine itself; it needs all the nodes
-// by name.
+// OfMachine says whether an end of a link is a host that is a machine itself; it needs all the
+// nodes by name.
 func (l *Link) OfMachine(nodes map[string]*Node) bool {
 	return slices.ContainsFunc(l.Ends[:], func(e Endpoint) bool {
 		n := nodes[e.Node]

@@ -20,8 +20,8 @@ func PortsWanted(l *site.List, t, resolved *topology.Topology) ([]*site.Port, er
 		if err := Place(placed, l, nil, nil); err != nil {
 			return nil, err
 		}
-		// Before machines are made for them. Which hosts these are does not depend on cores, as
-		// where other nodes will be does: Spread checks the rest.
+		// Refused before machines are made. Unlike where other nodes go, which hosts are machines
+		// themselves does not depend on cores; Spread checks the rest.
 		if err := checkNatives(placed).Err(); err != nil {
 			return nil, err
 		}
